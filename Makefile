@@ -1,0 +1,27 @@
+# Each verb works alone on a machine that has only make and Python >= 3.11.
+UV := $(shell command -v uv 2>/dev/null || echo .uv/bin/uv)
+RUN := $(UV) run --quiet --no-default-groups
+
+.PHONY: demo test check bench
+
+demo: $(UV)
+	@$(RUN) --extra terminal examples/demo.sh
+
+test: $(UV)
+	$(RUN) --group test pytest --cov --cov-report=term --cov-fail-under=100
+
+check: $(UV)
+	$(RUN) --group dev ruff format --check .
+	$(RUN) --group dev ruff check .
+	$(RUN) --group dev mypy
+	$(RUN) --group dev pyright
+	$(RUN) --group dev lint-imports --no-cache
+	$(RUN) --group dev interrogate --quiet
+
+bench: $(UV)
+	$(RUN) --group test --group bench python bench/run.py
+
+.uv/bin/uv:
+	@python3 -c 'import sys; sys.exit(sys.version_info < (3, 11) and "make: python3 >= 3.11 is needed")'
+	@python3 -m venv .uv
+	@.uv/bin/pip --quiet --disable-pip-version-check install 'uv>=0.5'

@@ -1,0 +1,61 @@
+"""What a projection is, and how one is run over a log.
+
+A projection is a reader of the log: it takes in events one at a time and has a view. Live, event by event, or
+replayed from the start, or from a stored state of its own, it comes to the same view; that is the first law of
+`dsh_projections.testing`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dsh_session import SessionEvent
+
+View_co = TypeVar("View_co", covariant=True)
+P = TypeVar("P", bound="Projection[Any]")
+
+
+class Projection(Protocol[View_co]):
+    """A reader of one session's log.
+
+    What an implementation owes:
+
+    - ``apply`` decides from the event alone, by its marker and type, whether the event is its own; it passes over all
+      others, known or not, and costs the event, not the log;
+    - ``view`` follows from the events applied and nothing else: no clock, no randomness, no id of its own making;
+    - ``restore(state())`` of the same ``version`` gives a projection that goes on as if it had never stopped.
+
+    Attributes:
+        version: of the shape of the state; a stored state of another version is thrown away and built anew.
+        topics: the topics that the projection takes notice of, as `dsh_session.topic_of` names them, so that a store
+            can leave out the rest; None for all of them.
+    """
+
+    version: int
+    topics: frozenset[str] | None
+
+    def apply(self, event: SessionEvent) -> None:
+        """Take in the next event of the log."""
+        ...
+
+    def view(self) -> View_co:
+        """Return what the reader sees."""
+        ...
+
+    def state(self) -> Any:
+        """Return everything that the next ``apply`` depends on, as a lossless JSON value."""
+        ...
+
+    def restore(self, state: Any) -> None:
+        """Take on a state that ``state`` gave. The projection has applied nothing before."""
+        ...
+
+
+def replay(projection: P, events: Iterable[SessionEvent]) -> P:
+    """Apply events to a projection, in seq order, and return it."""
+    for event in events:
+        projection.apply(event)
+    return projection

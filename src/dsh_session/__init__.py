@@ -1,0 +1,69 @@
+"""Agent sessions as one append-only event log.
+
+Start from `SessionStore`, which keeps sessions, and `Session`, to which events are appended. An event is a
+`SessionEvent`; its marker is `APPEND` or a `Replace`.
+"""
+
+from dsh_session.errors import (
+    InvalidEventError,
+    InvalidHeaderError,
+    InvalidSurfaceError,
+    NotJSONError,
+    SessionError,
+    StalePlanError,
+)
+from dsh_session.event import (
+    APPEND,
+    SURFACE_EVENT_TYPES,
+    Append,
+    Replace,
+    SessionEvent,
+    SurfaceOp,
+    is_append_surface_event,
+    is_replacement_surface_event,
+    is_surface_event,
+    topic_of,
+)
+from dsh_session.header import SessionHeader
+from dsh_session.message import (
+    assistant_message,
+    check_data,
+    derive_message,
+    message_of,
+    tool_calls_of,
+    tool_result_message,
+    user_message,
+)
+from dsh_session.repair import interrupted_turn_closers
+from dsh_session.surface import Surface, SurfaceFold, fold_surface
+
+__all__ = [
+    "APPEND",
+    "SURFACE_EVENT_TYPES",
+    "Append",
+    "InvalidEventError",
+    "InvalidHeaderError",
+    "InvalidSurfaceError",
+    "NotJSONError",
+    "Replace",
+    "SessionError",
+    "SessionEvent",
+    "SessionHeader",
+    "StalePlanError",
+    "Surface",
+    "SurfaceFold",
+    "SurfaceOp",
+    "assistant_message",
+    "check_data",
+    "derive_message",
+    "fold_surface",
+    "interrupted_turn_closers",
+    "is_append_surface_event",
+    "is_replacement_surface_event",
+    "is_surface_event",
+    "message_of",
+    "tool_calls_of",
+    "tool_result_message",
+    "topic_of",
+    "user_message",
+]

@@ -1,0 +1,534 @@
+"""The message inside an event: its shapes, builders for the three kinds, and what a node sends to the model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NotRequired, TypeAlias, TypedDict
+from uuid import uuid4
+
+import msgspec
+
+from dsh_session.errors import InvalidEventError
+from dsh_session.event import is_surface_event
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from dsh_session.event import SessionEvent
+
+
+class TextBlock(TypedDict):
+    """Text that somebody wrote or a tool put out."""
+
+    type: Literal["text"]
+    text: str
+
+
+class ReasoningBlock(TypedDict):
+    """What a model thought aloud before it answered."""
+
+    type: Literal["reasoning"]
+    text: str
+
+
+class ToolCallBlock(TypedDict):
+    """A model's wish to run a tool; ``arguments`` is its JSON text, unparsed."""
+
+    type: Literal["tool-call"]
+    id: str
+    name: str
+    arguments: str
+
+
+class ToolResultBlock(TypedDict):
+    """What a tool gave back for one call."""
+
+    type: Literal["tool-result"]
+    toolCallId: str
+    content: list[Block]
+    isError: bool
+
+
+Block: TypeAlias = TextBlock | ReasoningBlock | ToolCallBlock | ToolResultBlock | dict[str, Any]
+"""One content block. Images and kinds that nobody knows yet are carried as they are."""
+
+
+class Source(TypedDict):
+    """Who made a message: ``user``, ``model``, ``tool``, ``plugin``, ``session-reference`` or another kind."""
+
+    kind: str
+    plugin: NotRequired[str]
+
+
+class ModelSource(TypedDict):
+    """The model that made a message."""
+
+    kind: Literal["model"]
+    provider: str
+    model: str
+
+
+class ToolSource(TypedDict):
+    """The call that a tool's message answers."""
+
+    kind: Literal["tool"]
+    callId: str
+
+
+class UserMessage(TypedDict):
+    """The data of a ``user/message``: what the user typed, or what a plugin said in the user's place."""
+
+    id: str
+    role: Literal["user"]
+    source: Source
+    content: list[Block]
+
+
+class AssistantMessage(TypedDict):
+    """A model's answer."""
+
+    id: str
+    role: Literal["assistant"]
+    source: ModelSource
+    content: list[Block]
+
+
+class ToolResultMessage(TypedDict):
+    """A tool's answer: exactly one tool-result block, whose ``toolCallId`` is the source's ``callId``."""
+
+    id: str
+    role: Literal["user"]
+    source: ToolSource
+    content: list[ToolResultBlock]
+
+
+Message: TypeAlias = UserMessage | AssistantMessage | ToolResultMessage
+
+
+class AssistantMessageData(TypedDict):
+    """The data of an ``assistant/message``."""
+
+    turn: int
+    step: int
+    message: AssistantMessage
+    usage: NotRequired[dict[str, Any]]
+    interrupted: NotRequired[bool]
+
+
+class ToolResultData(TypedDict):
+    """The data of a ``tool/result``."""
+
+    turn: int
+    step: int
+    message: ToolResultMessage
+    error: NotRequired[dict[str, Any]]
+    meta: NotRequired[Any]
+
+
+class SteeringMessageData(TypedDict):
+    """The data of a ``steering/message``: what a user says into a running turn."""
+
+    turn: int
+    message: UserMessage
+
+
+class TurnData(TypedDict):
+    """The data of a ``turn/start``, and of a ``turn/end`` with its reason."""
+
+    turn: int
+    reason: NotRequired[Any]
+
+
+class StepData(TypedDict):
+    """The data of a ``step/start`` and a ``step/end``."""
+
+    turn: int
+    step: int
+
+
+class AssistantChunkData(TypedDict):
+    """The data of an ``assistant/chunk``: one raw stream piece."""
+
+    turn: int
+    step: int
+    chunk: dict[str, Any]
+
+
+class ToolCallData(TypedDict):
+    """The data of a ``tool/call``: a call that was started; ``arguments`` is the model's JSON text, unparsed."""
+
+    turn: int
+    step: int
+    callId: str
+    name: str
+    arguments: str
+
+
+class RequestHeader(TypedDict):
+    """What the next request to the model is built with."""
+
+    config: dict[str, Any]
+    system: NotRequired[Any]
+    tools: NotRequired[Any]
+
+
+class RequestHeaderData(TypedDict):
+    """The data of a ``request/header``."""
+
+    header: RequestHeader
+    reason: NotRequired[str]
+
+
+class RequestContextData(TypedDict):
+    """The data of a ``request/context``: the route of the next request and its window, in tokens."""
+
+    provider: str
+    model: str
+    contextWindow: int
+
+
+def user_message(
+    content: str | Sequence[Block], *, source: Source | None = None, message_id: str | None = None
+) -> UserMessage:
+    """Build the data of a ``user/message``.
+
+    Args:
+        content: a text, or blocks.
+        source: who says it; the user when None.
+        message_id: the message's identity; a new UUID when None.
+    """
+    return {
+        "id": message_id or str(uuid4()),
+        "role": "user",
+        "source": source or {"kind": "user"},
+        "content": _blocks(content),
+    }
+
+
+def assistant_message(
+    content: str | Sequence[Block],
+    *,
+    turn: int,
+    step: int,
+    provider: str,
+    model: str,
+    usage: dict[str, Any] | None = None,
+    interrupted: bool = False,
+    message_id: str | None = None,
+) -> AssistantMessageData:
+    """Build the data of an ``assistant/message``.
+
+    Args:
+        content: a text, or blocks, tool calls among them.
+        turn: the turn that it answers in.
+        step: the step of that turn.
+        provider: who runs the model.
+        model: the model's name there.
+        usage: token counts as the provider reported them.
+        interrupted: whether the stream was cut before its end.
+        message_id: the message's identity; a new UUID when None.
+    """
+    data: AssistantMessageData = {
+        "turn": turn,
+        "step": step,
+        "message": {
+            "id": message_id or str(uuid4()),
+            "role": "assistant",
+            "source": {"kind": "model", "provider": provider, "model": model},
+            "content": _blocks(content),
+        },
+    }
+    if usage is not None:
+        data["usage"] = usage
+    if interrupted:
+        data["interrupted"] = True
+    return data
+
+
+def tool_result_message(
+    call_id: str,
+    content: str | Sequence[Block],
+    *,
+    turn: int,
+    step: int,
+    is_error: bool = False,
+    error: dict[str, Any] | None = None,
+    meta: Any = None,
+    message_id: str | None = None,
+) -> ToolResultData:
+    """Build the data of a ``tool/result``.
+
+    Args:
+        call_id: the id of the tool-call block that it answers.
+        content: the output as a text, or as blocks.
+        turn: the turn that the call was made in.
+        step: the step of that turn.
+        is_error: whether the tool failed.
+        error: what failed, for programs, such as ``{"name": ..., "code": ...}``.
+        meta: anything for readers other than the model.
+        message_id: the message's identity; a new UUID when None.
+    """
+    data: ToolResultData = {
+        "turn": turn,
+        "step": step,
+        "message": {
+            "id": message_id or str(uuid4()),
+            "role": "user",
+            "source": {"kind": "tool", "callId": call_id},
+            "content": [
+                {
+                    "type": "tool-result",
+                    "toolCallId": call_id,
+                    "content": _blocks(content),
+                    "isError": is_error,
+                }
+            ],
+        },
+    }
+    if error is not None:
+        data["error"] = error
+    if meta is not None:
+        data["meta"] = meta
+    return data
+
+
+def message_of(event_type: str, data: Any) -> Any:
+    """Return the message inside the data of a surface event: the data itself for a ``user/message``.
+
+    Logs of early 2026-07 keep an assistant's and a tool's content flat beside turn and step. Their message is read from
+    those fields, without an id, since no reader invents one (ADR-0007).
+    """
+    match event_type, data:
+        case (("assistant/message" | "tool/result" | "steering/message"), {"message": message}):
+            return message
+        case "assistant/message", {"content": content}:
+            return {"role": "assistant", "content": content}
+        case "tool/result", {"callId": call_id, "content": content, **rest}:
+            block = {
+                "type": "tool-result",
+                "toolCallId": call_id,
+                "content": content,
+                "isError": rest.get("isError", False),
+            }
+            return {"role": "user", "source": {"kind": "tool", "callId": call_id}, "content": [block]}
+        case _:
+            return data
+
+
+def tool_calls_of(message: Any) -> list[Any]:
+    """Return the tool-call blocks of a message, in order. Cost: O(content blocks)."""
+    return [block for block in message["content"] if block["type"] == "tool-call"]
+
+
+def derive_message(event: SessionEvent) -> Any:
+    """Return the message that an event sends to the model while it is a node of the surface.
+
+    Returns:
+        The message inside the event, verbatim and fresh; None for every event that is no surface event, and for an
+        ``assistant/message`` with empty content, which only carries usage.
+
+    Cost: O(size of the data).
+    """
+    if not is_surface_event(event):
+        return None
+    message = message_of(event.type, event.data)
+    return None if event.type == "assistant/message" and not message["content"] else message
+
+
+def check_data(event_type: str, data: Any, seq: int | None = None, *, is_import: bool = False) -> None:
+    """Refuse the data of an event whose type has a shape that readers rely on.
+
+    These are the four types that produce messages, and ``request/header``, which requests are built with. Keys that
+    are not known are carried, and so are content blocks of unknown kinds.
+
+    Args:
+        event_type: the event's type.
+        data: its data, lossless JSON.
+        seq: where in its log the event is, for the error.
+        is_import: take the older shapes as well, which logs of early 2026-07 hold and nobody may append any more: a
+            user message without id, flat assistant messages and results, a request header without its provider.
+
+    Raises:
+        InvalidEventError: ``rule`` is ``"message-shape"`` or ``"request-header"``; the reason names the place.
+
+    Cost: O(content blocks).
+    """
+    shape = _SHAPES.get(event_type)
+    if shape is None:
+        return
+    if is_import and _is_older(event_type, data):
+        shape = _OLDER_SHAPES[event_type]
+    try:
+        msgspec.convert(data, shape)
+        if event_type != "request/header":
+            _check_content(event_type, message_of(event_type, data))
+    except msgspec.ValidationError as error:
+        rule = "request-header" if event_type == "request/header" else "message-shape"
+        raise InvalidEventError(f"{event_type} data: {error}", rule=rule, seq=seq) from None
+
+
+def _is_older(event_type: str, data: Any) -> bool:
+    if type(data) is not dict:
+        return False
+    match event_type:
+        case "user/message":
+            return "id" not in data
+        case "assistant/message" | "tool/result":
+            return "message" not in data
+        case _:
+            return event_type == "request/header"
+
+
+_Name: TypeAlias = Annotated[str, msgspec.Meta(min_length=1)]
+_Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class _Block(msgspec.Struct):
+    type: _Name
+
+
+class _SourceShape(msgspec.Struct):
+    kind: _Name
+
+
+class _ModelSourceShape(msgspec.Struct):
+    kind: Literal["model"]
+    provider: _Name
+    model: _Name
+
+
+class _ToolSourceShape(msgspec.Struct):
+    kind: Literal["tool"]
+    callId: str  # noqa: N815 - the key on the wire
+
+
+class _UserShape(msgspec.Struct):
+    id: _Name
+    role: Literal["user"]
+    source: _SourceShape
+    content: list[_Block]
+
+
+class _ModelMessageShape(msgspec.Struct):
+    id: _Name
+    role: Literal["assistant"]
+    source: _ModelSourceShape
+    content: list[_Block]
+
+
+class _ToolMessageShape(msgspec.Struct):
+    id: _Name
+    role: Literal["user"]
+    source: _ToolSourceShape
+    content: list[Any]
+
+
+class _AssistantShape(msgspec.Struct):
+    turn: _Number
+    step: _Number
+    message: _ModelMessageShape
+
+
+class _ToolResultShape(msgspec.Struct):
+    turn: _Number
+    step: _Number
+    message: _ToolMessageShape
+
+
+class _SteeringShape(msgspec.Struct):
+    turn: _Number
+    message: _UserShape
+
+
+class _RouteShape(msgspec.Struct):
+    provider: _Name
+    model: _Name
+
+
+class _HeaderConfigShape(msgspec.Struct):
+    config: _RouteShape
+
+
+class _RequestHeaderShape(msgspec.Struct):
+    header: _HeaderConfigShape
+
+
+class _OlderUserShape(msgspec.Struct):
+    source: _SourceShape
+    content: list[_Block]
+
+
+class _OlderAssistantShape(msgspec.Struct):
+    turn: _Number
+    step: _Number
+    content: list[_Block]
+
+
+class _OlderToolResultShape(msgspec.Struct):
+    turn: _Number
+    step: _Number
+    callId: str  # noqa: N815 - the key on the wire
+    content: list[_Block]
+    isError: bool  # noqa: N815 - the key on the wire
+
+
+class _OlderHeaderShape(msgspec.Struct):
+    header: dict[str, Any]
+
+
+class _TextShape(msgspec.Struct):
+    text: str
+
+
+class _ToolCallShape(msgspec.Struct):
+    id: str
+    name: str
+    arguments: str
+
+
+class _ResultBlockShape(msgspec.Struct):
+    type: Literal["tool-result"]
+    toolCallId: str  # noqa: N815 - the key on the wire
+    content: list[_Block]
+    isError: bool  # noqa: N815 - the key on the wire
+
+
+_SHAPES: Final[Mapping[str, type[msgspec.Struct]]] = {
+    "user/message": _UserShape,
+    "assistant/message": _AssistantShape,
+    "tool/result": _ToolResultShape,
+    "steering/message": _SteeringShape,
+    "request/header": _RequestHeaderShape,
+}
+_OLDER_SHAPES: Final[Mapping[str, type[msgspec.Struct]]] = {
+    "user/message": _OlderUserShape,
+    "assistant/message": _OlderAssistantShape,
+    "tool/result": _OlderToolResultShape,
+    "request/header": _OlderHeaderShape,
+}
+_BLOCK_SHAPES: Final[Mapping[str, type[msgspec.Struct]]] = {
+    "text": _TextShape,
+    "reasoning": _TextShape,
+    "tool-call": _ToolCallShape,
+}
+
+
+def _check_content(event_type: str, message: Any) -> None:
+    content = message["content"]
+    if event_type == "tool/result":
+        if len(content) != 1:
+            raise msgspec.ValidationError(f"a tool/result has one tool-result block, not {len(content)} blocks")
+        msgspec.convert(content[0], _ResultBlockShape)
+        if content[0]["toolCallId"] != message["source"]["callId"]:
+            raise msgspec.ValidationError(
+                f"the block's toolCallId {content[0]['toolCallId']!r} is not"
+                f" the source's callId {message['source']['callId']!r}"
+            )
+        content = content[0]["content"]
+    for block in content:
+        shape = _BLOCK_SHAPES.get(block["type"])
+        if shape is not None:
+            msgspec.convert(block, shape)
+
+
+def _blocks(content: str | Sequence[Block]) -> list[Any]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else list(content)

@@ -1,0 +1,349 @@
+"""The surface: the ordered list of nodes that the model is sent, folded from the log.
+
+An append puts a node at the tail. A replacement takes out every node from ``start`` to ``end`` by position and stands
+where they stood. The fold plans before it applies: planning checks everything and changes nothing.
+
+The order is a linked list, so an append is O(1) and a replacement costs the nodes that it shadows, whatever the size
+of the surface (ADR-0005).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import msgspec
+
+from dsh_session.errors import InvalidSurfaceError, StalePlanError
+from dsh_session.event import SURFACE_EVENT_TYPES, Append, Replace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from dsh_session.event import SessionEvent
+
+_ENDS = -1  # the neighbour of the first node and of the last; no event has this seq
+
+
+class SurfacePlan(msgspec.Struct, frozen=True, gc=False):
+    """What one event will do to the surface, checked and ready to apply.
+
+    Attributes:
+        event: the event.
+        shadowed_seqs: the nodes that it takes off the surface, in surface order; empty unless it is a replacement.
+    """
+
+    event: SessionEvent
+    shadowed_seqs: tuple[int, ...]
+
+
+@attrs.frozen
+class Replacement:
+    """A landed replacement: the node ``seq`` stands where the nodes from ``start`` to ``end`` stood."""
+
+    seq: int
+    start: int
+    end: int
+    shadowed_seqs: tuple[int, ...]
+
+
+@attrs.frozen
+class SurfaceFold:
+    """What folding a log gives.
+
+    Attributes:
+        nodes: the seqs on the surface, in surface order.
+        generation: how many replacements have landed.
+        replacements: each of them, in log order.
+    """
+
+    nodes: tuple[int, ...]
+    generation: int
+    replacements: tuple[Replacement, ...]
+
+
+class Surface:
+    """The incremental fold.
+
+    Args:
+        first_seq: the seq of the first event to come; above 0 for a window into a log, whose replacements may then
+            name nodes of the window only.
+
+    Attributes:
+        next_seq: the seq that the next event must have.
+        generation: how many replacements have landed.
+    """
+
+    def __init__(self, first_seq: int = 0) -> None:
+        self.next_seq = first_seq
+        self.generation = 0
+        self._after = {_ENDS: _ENDS}
+        self._before = {_ENDS: _ENDS}
+        self._events: dict[int, SessionEvent | None] = {}
+        self._fetch: Callable[[Sequence[int]], Iterable[SessionEvent]] | None = None
+
+    @classmethod
+    def restore(
+        cls,
+        nodes: Iterable[int],
+        *,
+        next_seq: int,
+        generation: int,
+        fetch: Callable[[Sequence[int]], Iterable[SessionEvent]],
+    ) -> Surface:
+        """Make the surface that `nodes`, `next_seq` and `generation` were read from.
+
+        Args:
+            nodes: the seqs in surface order.
+            next_seq: the seq of the next event.
+            generation: how many replacements had landed.
+            fetch: gives the events of some seqs, when they are first asked for.
+        """
+        surface = cls(next_seq)
+        surface.generation = generation
+        surface._fetch = fetch
+        for node in nodes:
+            surface._link(surface._before[_ENDS], node, _ENDS)
+            surface._events[node] = None
+        return surface
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """The seqs on the surface, in surface order. Cost: O(nodes)."""
+        return tuple(self)
+
+    def __iter__(self) -> Iterator[int]:
+        node = self._after[_ENDS]
+        while node != _ENDS:
+            yield node
+            node = self._after[node]
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def __contains__(self, seq: object) -> bool:
+        return seq in self._events
+
+    def events(self) -> list[SessionEvent]:
+        """Return the nodes' events in surface order. Cost: O(nodes), and one fetch of those not yet loaded."""
+        self._load([node for node, event in self._events.items() if event is None])
+        return [self._event(node) for node in self]
+
+    def event(self, seq: int) -> SessionEvent:
+        """Return the event of one node.
+
+        Raises:
+            LookupError: ``seq`` is not on the surface.
+        """
+        if seq not in self._events:
+            raise LookupError(f"seq {seq} is not on the surface")
+        if self._events[seq] is None:
+            self._load([seq])
+        return self._event(seq)
+
+    def plan(self, event: SessionEvent) -> SurfacePlan:
+        """Check an event against the surface, and change nothing.
+
+        Returns:
+            What `apply` will do.
+
+        Raises:
+            InvalidSurfaceError: the event cannot come next; ``rule`` says which rule it breaks.
+
+        Cost: O(1) for an append or a log-only event; O(nodes shadowed + provenance) for a replacement.
+        """
+        if event.seq != self.next_seq:
+            raise _refusal(event, "seq", f"the next event of this log has seq {self.next_seq}")
+        marker = event.surface_op
+        if event.type not in SURFACE_EVENT_TYPES:
+            if marker is not None:
+                raise _refusal(event, "marker-on-log-only", f"{event.type} is log-only and cannot carry a marker")
+            if event.source_event_seqs is not None:
+                raise _refusal(event, "sources-on-log-only", f"{event.type} is log-only and cannot carry provenance")
+            return SurfacePlan(event, ())
+        if type(marker) is Append:
+            if event.source_event_seqs is not None:
+                _check_sources(event, event.source_event_seqs)
+            return SurfacePlan(event, ())
+        if type(marker) is not Replace:
+            if marker is None:
+                raise _refusal(
+                    event,
+                    "marker-missing",
+                    f"{event.type} produces a message and must carry a marker; APPEND is one",
+                )
+            raise _refusal(event, "marker-invalid", f"the marker is {marker!r}; it is APPEND or Replace(start, end)")
+        shadowed = self._range(event, marker)
+        _check_sources(event, event.source_event_seqs)
+        missing = sorted(set(shadowed).difference(event.source_event_seqs or ()))
+        if missing:
+            raise _refusal(
+                event,
+                "sources-missing-shadowed",
+                f"provenance must hold every node that is shadowed; missing {missing}",
+            )
+        if event.type == "tool/result":
+            self._check_result_rewrite(event, shadowed)
+        return SurfacePlan(event, shadowed)
+
+    def apply(self, plan: SurfacePlan) -> None:
+        """Carry out a plan that this surface made.
+
+        Raises:
+            StalePlanError: the surface has moved on since the plan was made.
+
+        Cost: O(1 + nodes shadowed).
+        """
+        event = plan.event
+        seq = event.seq
+        if seq != self.next_seq:
+            raise StalePlanError(f"the plan is for seq {seq}; the next event of this log has seq {self.next_seq}")
+        self.next_seq = seq + 1
+        if event.surface_op is None:
+            return
+        before, after = self._before[_ENDS], _ENDS
+        if plan.shadowed_seqs:
+            before, after = self._before[plan.shadowed_seqs[0]], self._after[plan.shadowed_seqs[-1]]
+            for node in plan.shadowed_seqs:
+                del self._before[node], self._after[node], self._events[node]
+            self.generation += 1
+        self._link(before, seq, after)
+        self._events[seq] = event
+
+    def _link(self, before: int, node: int, after: int) -> None:
+        self._after[before] = self._before[after] = node
+        self._before[node] = before
+        self._after[node] = after
+
+    def _range(self, event: SessionEvent, marker: Replace) -> tuple[int, ...]:
+        """Return the nodes from start to end. A second walk, from the end, finds a reversed range at its own cost."""
+        start, end = marker.start, marker.end
+        if start not in self._events:
+            raise _refusal(event, "start-not-on-surface", f"the replacement starts at {start}, which is no node")
+        if end not in self._events:
+            raise _refusal(event, "end-not-on-surface", f"the replacement ends at {end}, which is no node")
+        shadowed = [start]
+        probe = end
+        while shadowed[-1] != end:
+            following = self._after[shadowed[-1]]
+            if probe != _ENDS:
+                probe = self._after[probe]
+            if following == _ENDS or probe == start:
+                raise _refusal(
+                    event,
+                    "range-reversed",
+                    f"the replacement starts at {start}, which stands after its end {end}",
+                )
+            shadowed.append(following)
+        return tuple(shadowed)
+
+    def _check_result_rewrite(self, event: SessionEvent, shadowed: tuple[int, ...]) -> None:
+        if len(shadowed) != 1:
+            raise _refusal(
+                event,
+                "result-span",
+                f"a tool/result rewrites exactly one node; this range spans {len(shadowed)}",
+            )
+        target = self.event(shadowed[0])
+        if target.type != "tool/result":
+            raise _refusal(
+                event,
+                "result-target",
+                f"a tool/result rewrites a tool/result; seq {target.seq} is a {target.type}",
+            )
+        if not _is_same(_without_content(event.data), _without_content(target.data)):
+            raise _refusal(
+                event,
+                "result-fields",
+                f"only the content inside the tool-result block may differ from the result at seq {target.seq}",
+            )
+
+    def _load(self, missing: list[int]) -> None:
+        if missing and self._fetch is not None:
+            for event in self._fetch(missing):
+                self._events[event.seq] = event
+
+    def _event(self, seq: int) -> SessionEvent:
+        event = self._events[seq]
+        if event is None:
+            raise LookupError(f"the event of node {seq} is not in the store")
+        return event
+
+
+def fold_surface(events: Iterable[SessionEvent], first_seq: int = 0) -> SurfaceFold:
+    """Fold a log, or a window into one, in one go.
+
+    Args:
+        events: in seq order.
+        first_seq: the seq of the first of them.
+
+    Raises:
+        InvalidSurfaceError: an event does not fit; ``seq`` says which.
+
+    Cost: O(events + nodes shadowed + provenance).
+    """
+    surface = Surface(first_seq)
+    replacements = []
+    for event in events:
+        plan = surface.plan(event)
+        surface.apply(plan)
+        if isinstance(event.surface_op, Replace):
+            replacements.append(
+                Replacement(event.seq, event.surface_op.start, event.surface_op.end, plan.shadowed_seqs)
+            )
+    return SurfaceFold(surface.nodes, surface.generation, tuple(replacements))
+
+
+def _check_sources(event: SessionEvent, sources: tuple[int, ...] | None) -> None:
+    if sources is None:
+        return
+    if not sources:
+        if event.type != "assistant/message":
+            raise _refusal(
+                event,
+                "sources-empty",
+                "provenance is empty; only on an assistant/message does that mean something: nothing was streamed",
+            )
+        return
+    if len(set(sources)) != len(sources):
+        raise _refusal(event, "sources-duplicate", "provenance names an event twice")
+    if max(sources) >= event.seq:
+        raise _refusal(
+            event,
+            "sources-not-earlier",
+            f"provenance names {next(source for source in sources if source >= event.seq)}, which is no earlier event",
+        )
+
+
+def _refusal(event: SessionEvent, rule: str, reason: str) -> InvalidSurfaceError:
+    return InvalidSurfaceError(reason, rule=rule, seq=event.seq)
+
+
+def _without_content(data: Any) -> Any:
+    """Return fresh result data less the content that a rewrite may change; older logs keep it beside the call id.
+
+    Blocks after the first are no result's, and `check_data` keeps them out of every log.
+    """
+    if isinstance(data, dict):
+        match data:
+            case {"message": {"content": [dict() as block, *_] as blocks}}:
+                block.pop("content", None)
+                del blocks[1:]
+            case {"content": _} if "message" not in data:
+                del data["content"]
+            case _:
+                pass
+    return data
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Compare two JSON values by value and type, whatever the order of keys."""
+    if type(one) is not type(other):
+        return False
+    match one:
+        case dict():
+            return one.keys() == other.keys() and all(_is_same(value, other[key]) for key, value in one.items())
+        case list():
+            return len(one) == len(other) and all(map(_is_same, one, other))
+        case _:
+            return bool(one == other)
