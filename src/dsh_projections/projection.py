@@ -7,12 +7,20 @@ replayed from the start, or from a stored state of its own, it comes to the same
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+from dsh_session import SURFACE_EVENT_TYPES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dsh_session import SessionEvent
+
+APPEND_TOPICS: Final = frozenset(f"append:{kind}" for kind in SURFACE_EVENT_TYPES)
+"""The topics of the conversation: every append-origin event."""
+
+SURFACE_TOPICS: Final = APPEND_TOPICS | frozenset(f"replace:{kind}" for kind in SURFACE_EVENT_TYPES)
+"""The topics of every event that is or was a node of the surface."""
 
 View_co = TypeVar("View_co", covariant=True)
 P = TypeVar("P", bound="Projection[Any]")

@@ -5,12 +5,20 @@ Start from `SessionStore`, which keeps sessions, and `Session`, to which events 
 """
 
 from dsh_session.errors import (
+    ConflictError,
+    DamagedStoreError,
     InvalidEventError,
     InvalidHeaderError,
     InvalidSurfaceError,
     NotJSONError,
+    OpenTurnError,
+    RebaseError,
     SessionError,
+    SessionExistsError,
+    SessionNotFoundError,
     StalePlanError,
+    StoreError,
+    StoreFormatError,
 )
 from dsh_session.event import (
     APPEND,
@@ -25,6 +33,7 @@ from dsh_session.event import (
     topic_of,
 )
 from dsh_session.header import SessionHeader
+from dsh_session.log import SessionLog
 from dsh_session.message import (
     assistant_message,
     check_data,
@@ -35,21 +44,34 @@ from dsh_session.message import (
     user_message,
 )
 from dsh_session.repair import interrupted_turn_closers
+from dsh_session.session import Session
+from dsh_session.store import SessionStore
 from dsh_session.surface import Surface, SurfaceFold, fold_surface
 
 __all__ = [
     "APPEND",
     "SURFACE_EVENT_TYPES",
     "Append",
+    "ConflictError",
+    "DamagedStoreError",
     "InvalidEventError",
     "InvalidHeaderError",
     "InvalidSurfaceError",
     "NotJSONError",
+    "OpenTurnError",
+    "RebaseError",
     "Replace",
+    "Session",
     "SessionError",
     "SessionEvent",
+    "SessionExistsError",
     "SessionHeader",
+    "SessionLog",
+    "SessionNotFoundError",
+    "SessionStore",
     "StalePlanError",
+    "StoreError",
+    "StoreFormatError",
     "Surface",
     "SurfaceFold",
     "SurfaceOp",

@@ -65,6 +65,106 @@ class StalePlanError(SessionError, RuntimeError):
     """A surface plan was applied to a surface that has moved on since it was made."""
 
 
+class SessionNotFoundError(SessionError, LookupError):
+    """No session of this id is in the store.
+
+    Attributes:
+        session_id: the id that was asked for.
+    """
+
+    def __init__(self, session_id: str) -> None:
+        self.session_id = session_id
+        super().__init__(f"no session {session_id!r} in this store")
+
+
+class SessionExistsError(SessionError, ValueError):
+    """A session of this id is already there; a new one needs another id.
+
+    Attributes:
+        session_id: the id that is taken.
+    """
+
+    def __init__(self, session_id: str) -> None:
+        self.session_id = session_id
+        super().__init__(f"session {session_id!r} is already there")
+
+
+class ConflictError(SessionError, RuntimeError):
+    """Another writer appended to the session since it was loaded; nothing was saved, and nothing is lost.
+
+    Attributes:
+        session_id: the session.
+        expected: the length of the log that the pending events were to follow.
+        actual: its length in the store.
+    """
+
+    def __init__(self, session_id: str, *, expected: int, actual: int) -> None:
+        self.session_id = session_id
+        self.expected = expected
+        self.actual = actual
+        super().__init__(
+            f"session {session_id!r} was to go on from seq {expected}, but another writer has brought it to {actual};"
+            " the pending events are kept"
+        )
+
+
+class RebaseError(ConflictError):
+    """A pending event no longer fits behind what another writer appended; nothing was changed.
+
+    Attributes:
+        seq: the seq that the first such event has among the pending ones.
+        reason: why it does not fit.
+    """
+
+    def __init__(self, session_id: str, *, expected: int, actual: int, seq: int, reason: str) -> None:
+        super().__init__(session_id, expected=expected, actual=actual)
+        self.seq = seq
+        self.reason = reason
+        text = (
+            f"session {session_id!r}: the pending event at seq {seq} does not fit behind the {actual - expected} events"
+            f" of another writer: {reason}"
+        )
+        self.args = (text,)
+
+
+class OpenTurnError(SessionError, ValueError):
+    """A fork would cut a turn in two.
+
+    Attributes:
+        seq: the last event of the prefix.
+    """
+
+    def __init__(self, reason: str, *, seq: int) -> None:
+        self.seq = seq
+        super().__init__(reason)
+
+
+class StoreError(SessionError, OSError):
+    """The database could not do what was asked: it is locked, full, read-only, out of reach, or no database.
+
+    Nothing was changed. The database library's own error is the ``__cause__``.
+    """
+
+
+class StoreFormatError(StoreError):
+    """A file is not a store of this library, or one that a newer version of it wrote."""
+
+
+class DamagedStoreError(StoreError):
+    """A stored record cannot be read: it is damaged, or enciphered with another key.
+
+    Attributes:
+        session_id: the session that it belongs to.
+        seq: the event's seq, or None for the header or a snapshot.
+    """
+
+    def __init__(self, reason: str, *, session_id: str, seq: int | None) -> None:
+        self.session_id = session_id
+        self.seq = seq
+        record = "header" if seq is None else f"event at seq {seq}"
+        super().__init__(f"session {session_id!r}, {record}: {reason}")
+
+
 def format_path(path: Sequence[str | int]) -> str:
     """Write a path into a JSON value the way it is usually read, such as ``$.content[0].text``."""
     return "$" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)

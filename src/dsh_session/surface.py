@@ -20,7 +20,7 @@ from dsh_session.event import SURFACE_EVENT_TYPES, Append, Replace
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from dsh_session.event import SessionEvent
+    from dsh_session.event import SessionEvent, SurfaceOp
 
 _ENDS = -1  # the neighbour of the first node and of the last; no event has this seq
 
@@ -80,7 +80,7 @@ class Surface:
         self._after = {_ENDS: _ENDS}
         self._before = {_ENDS: _ENDS}
         self._events: dict[int, SessionEvent | None] = {}
-        self._fetch: Callable[[Sequence[int]], Iterable[SessionEvent]] | None = None
+        self.fetch: Callable[[Sequence[int]], Iterable[SessionEvent]] | None = None
 
     @classmethod
     def restore(
@@ -89,7 +89,7 @@ class Surface:
         *,
         next_seq: int,
         generation: int,
-        fetch: Callable[[Sequence[int]], Iterable[SessionEvent]],
+        fetch: Callable[[Sequence[int]], Iterable[SessionEvent]] | None = None,
     ) -> Surface:
         """Make the surface that `nodes`, `next_seq` and `generation` were read from.
 
@@ -97,11 +97,12 @@ class Surface:
             nodes: the seqs in surface order.
             next_seq: the seq of the next event.
             generation: how many replacements had landed.
-            fetch: gives the events of some seqs, when they are first asked for.
+            fetch: gives the events of some seqs, when they are first asked for; a surface without it knows its order
+                and no payloads.
         """
         surface = cls(next_seq)
         surface.generation = generation
-        surface._fetch = fetch
+        surface.fetch = fetch
         for node in nodes:
             surface._link(surface._before[_ENDS], node, _ENDS)
             surface._events[node] = None
@@ -153,13 +154,15 @@ class Surface:
         Cost: O(1) for an append or a log-only event; O(nodes shadowed + provenance) for a replacement.
         """
         if event.seq != self.next_seq:
-            raise _refusal(event, "seq", f"the next event of this log has seq {self.next_seq}")
+            raise _refusal(event.seq, "seq", f"the next event of this log has seq {self.next_seq}")
         marker = event.surface_op
         if event.type not in SURFACE_EVENT_TYPES:
             if marker is not None:
-                raise _refusal(event, "marker-on-log-only", f"{event.type} is log-only and cannot carry a marker")
+                raise _refusal(event.seq, "marker-on-log-only", f"{event.type} is log-only and cannot carry a marker")
             if event.source_event_seqs is not None:
-                raise _refusal(event, "sources-on-log-only", f"{event.type} is log-only and cannot carry provenance")
+                raise _refusal(
+                    event.seq, "sources-on-log-only", f"{event.type} is log-only and cannot carry provenance"
+                )
             return SurfacePlan(event, ())
         if type(marker) is Append:
             if event.source_event_seqs is not None:
@@ -168,19 +171,21 @@ class Surface:
         if type(marker) is not Replace:
             if marker is None:
                 raise _refusal(
-                    event,
+                    event.seq,
                     "marker-missing",
                     f"{event.type} produces a message and must carry a marker; APPEND is one",
                 )
-            raise _refusal(event, "marker-invalid", f"the marker is {marker!r}; it is APPEND or Replace(start, end)")
-        shadowed = self._range(event, marker)
+            raise _refusal(
+                event.seq, "marker-invalid", f"the marker is {marker!r}; it is APPEND or Replace(start, end)"
+            )
+        shadowed = self._range(event.seq, marker)
         _check_sources(event, event.source_event_seqs)
         missing = sorted(set(shadowed).difference(event.source_event_seqs or ()))
         if missing:
             raise _refusal(
-                event,
+                event.seq,
                 "sources-missing-shadowed",
-                f"provenance must hold every node that is shadowed; missing {missing}",
+                f"provenance must name every node that is shadowed; {missing} missing",
             )
         if event.type == "tool/result":
             self._check_result_rewrite(event, shadowed)
@@ -199,68 +204,102 @@ class Surface:
         if seq != self.next_seq:
             raise StalePlanError(f"the plan is for seq {seq}; the next event of this log has seq {self.next_seq}")
         self.next_seq = seq + 1
-        if event.surface_op is None:
-            return
+        if event.surface_op is not None:
+            self._put(seq, plan.shadowed_seqs)
+            self._events[seq] = event
+
+    def skip_to(self, seq: int) -> None:
+        """Pass over the log-only events before ``seq``, which a reader of surface events is not shown."""
+        self.next_seq = max(seq, self.next_seq)
+
+    def follow(self, seq: int, marker: SurfaceOp) -> tuple[int, ...]:
+        """Take in a surface event of a log that was checked when it was written, by its seq and marker alone.
+
+        The log-only events before it are passed over. Its own event is fetched when it is asked for.
+
+        Returns:
+            The nodes that it takes off the surface, in surface order.
+
+        Raises:
+            InvalidSurfaceError: the event lies behind, or its range is not on the surface.
+
+        Cost: O(1 + nodes shadowed).
+        """
+        if seq < self.next_seq:
+            raise _refusal(seq, "seq", f"the next event of this log has seq {self.next_seq}")
+        shadowed = self._range(seq, marker) if isinstance(marker, Replace) else ()
+        self._put(seq, shadowed)
+        self._events[seq] = None
+        self.next_seq = seq + 1
+        return shadowed
+
+    def _put(self, seq: int, shadowed: tuple[int, ...]) -> None:
         before, after = self._before[_ENDS], _ENDS
-        if plan.shadowed_seqs:
-            before, after = self._before[plan.shadowed_seqs[0]], self._after[plan.shadowed_seqs[-1]]
-            for node in plan.shadowed_seqs:
+        if shadowed:
+            before, after = self._before[shadowed[0]], self._after[shadowed[-1]]
+            for node in shadowed:
                 del self._before[node], self._after[node], self._events[node]
             self.generation += 1
         self._link(before, seq, after)
-        self._events[seq] = event
 
     def _link(self, before: int, node: int, after: int) -> None:
         self._after[before] = self._before[after] = node
         self._before[node] = before
         self._after[node] = after
 
-    def _range(self, event: SessionEvent, marker: Replace) -> tuple[int, ...]:
-        """Return the nodes from start to end. A second walk, from the end, finds a reversed range at its own cost."""
+    def _range(self, seq: int, marker: Replace) -> tuple[int, ...]:
         start, end = marker.start, marker.end
         if start not in self._events:
-            raise _refusal(event, "start-not-on-surface", f"the replacement starts at {start}, which is no node")
+            raise _refusal(seq, "start-not-on-surface", f"the replacement starts at {start}, which is no node")
         if end not in self._events:
-            raise _refusal(event, "end-not-on-surface", f"the replacement ends at {end}, which is no node")
-        shadowed = [start]
+            raise _refusal(seq, "end-not-on-surface", f"the replacement ends at {end}, which is no node")
+        span = self._span(start, end)
+        if span is None:
+            raise _refusal(
+                seq, "range-reversed", f"the replacement starts at {start}, which stands after its end {end}"
+            )
+        return span
+
+    def _span(self, start: int, end: int) -> tuple[int, ...] | None:
+        """Return the nodes from start to end, or None when end stands first.
+
+        A second walk, from the end, meets the start in a reversed range, so that its cost is its span too.
+        """
+        span = [start]
         probe = end
-        while shadowed[-1] != end:
-            following = self._after[shadowed[-1]]
+        while span[-1] != end:
+            following = self._after[span[-1]]
             if probe != _ENDS:
                 probe = self._after[probe]
             if following == _ENDS or probe == start:
-                raise _refusal(
-                    event,
-                    "range-reversed",
-                    f"the replacement starts at {start}, which stands after its end {end}",
-                )
-            shadowed.append(following)
-        return tuple(shadowed)
+                return None
+            span.append(following)
+        return tuple(span)
 
     def _check_result_rewrite(self, event: SessionEvent, shadowed: tuple[int, ...]) -> None:
         if len(shadowed) != 1:
             raise _refusal(
-                event,
+                event.seq,
                 "result-span",
                 f"a tool/result rewrites exactly one node; this range spans {len(shadowed)}",
             )
         target = self.event(shadowed[0])
         if target.type != "tool/result":
             raise _refusal(
-                event,
+                event.seq,
                 "result-target",
                 f"a tool/result rewrites a tool/result; seq {target.seq} is a {target.type}",
             )
         if not _is_same(_without_content(event.data), _without_content(target.data)):
             raise _refusal(
-                event,
+                event.seq,
                 "result-fields",
                 f"only the content inside the tool-result block may differ from the result at seq {target.seq}",
             )
 
     def _load(self, missing: list[int]) -> None:
-        if missing and self._fetch is not None:
-            for event in self._fetch(missing):
+        if missing and self.fetch is not None:
+            for event in self.fetch(missing):
                 self._events[event.seq] = event
 
     def _event(self, seq: int) -> SessionEvent:
@@ -300,23 +339,23 @@ def _check_sources(event: SessionEvent, sources: tuple[int, ...] | None) -> None
     if not sources:
         if event.type != "assistant/message":
             raise _refusal(
-                event,
+                event.seq,
                 "sources-empty",
                 "provenance is empty; only on an assistant/message does that mean something: nothing was streamed",
             )
         return
     if len(set(sources)) != len(sources):
-        raise _refusal(event, "sources-duplicate", "provenance names an event twice")
+        raise _refusal(event.seq, "sources-duplicate", "provenance names an event twice")
     if max(sources) >= event.seq:
         raise _refusal(
-            event,
+            event.seq,
             "sources-not-earlier",
             f"provenance names {next(source for source in sources if source >= event.seq)}, which is no earlier event",
         )
 
 
-def _refusal(event: SessionEvent, rule: str, reason: str) -> InvalidSurfaceError:
-    return InvalidSurfaceError(reason, rule=rule, seq=event.seq)
+def _refusal(seq: int, rule: str, reason: str) -> InvalidSurfaceError:
+    return InvalidSurfaceError(reason, rule=rule, seq=seq)
 
 
 def _without_content(data: Any) -> Any:

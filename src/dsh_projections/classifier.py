@@ -1,0 +1,87 @@
+"""What became of each event: is it on the surface, was it shadowed, by what, and what did it shadow itself.
+
+This answers questions about a whole log. Whose an event is, the human's or the model's, needs none of it: its marker
+says that.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from dsh_projections.projection import SURFACE_TOPICS
+from dsh_session import SURFACE_EVENT_TYPES, Surface
+
+if TYPE_CHECKING:
+    from dsh_session import SessionEvent
+
+EventClass: TypeAlias = Literal["current", "shadowed", "log-only"]
+
+
+class EventClassifier:
+    """The class of every event of a log, and the replacements between them.
+
+    Memory: O(surface events of the log), without their payloads.
+    """
+
+    version = 1
+    topics: frozenset[str] | None = SURFACE_TOPICS
+
+    def __init__(self) -> None:
+        self._surface = Surface()
+        self._replaced_by: dict[int, int] = {}
+        self._replaced: dict[int, tuple[int, ...]] = {}
+
+    def apply(self, event: SessionEvent) -> None:
+        """Take in the next event. Cost: O(1 + nodes shadowed).
+
+        Raises:
+            InvalidSurfaceError: the event replaces a range that is not on the surface.
+        """
+        if event.surface_op is None or event.type not in SURFACE_EVENT_TYPES:
+            return
+        shadowed = self._surface.follow(event.seq, event.surface_op)
+        if shadowed:
+            self._replaced[event.seq] = shadowed
+            self._replaced_by |= dict.fromkeys(shadowed, event.seq)
+
+    def classify(self, seq: int) -> EventClass:
+        """Say what the event at ``seq`` is now. Cost: O(1)."""
+        if seq in self._surface:
+            return "current"
+        return "shadowed" if seq in self._replaced_by else "log-only"
+
+    def replaced_by(self, seq: int) -> int | None:
+        """Return the replacement that took the event off the surface, or None. Cost: O(1)."""
+        return self._replaced_by.get(seq)
+
+    def chain(self, seq: int) -> tuple[int, ...]:
+        """Return the replacers of an event, the next one first and a current node last. Cost: O(its length)."""
+        replacers = []
+        replacer = self._replaced_by.get(seq)
+        while replacer is not None:
+            replacers.append(replacer)
+            replacer = self._replaced_by.get(replacer)
+        return tuple(replacers)
+
+    def replaced(self, seq: int) -> tuple[int, ...]:
+        """Return the nodes that the event took off the surface, in surface order. Cost: O(1)."""
+        return self._replaced.get(seq, ())
+
+    def view(self) -> dict[int, EventClass]:
+        """Return the class of every event that is or was a node. Cost: O(surface events)."""
+        return {seq: self.classify(seq) for seq in sorted({*self._surface, *self._replaced_by})}
+
+    def state(self) -> Any:
+        """Return the nodes, and what each replacement replaced."""
+        return {
+            "next_seq": self._surface.next_seq,
+            "generation": self._surface.generation,
+            "nodes": list(self._surface),
+            "replaced": [[seq, list(shadowed)] for seq, shadowed in self._replaced.items()],
+        }
+
+    def restore(self, state: Any) -> None:
+        """Take on the nodes and replacements of a state."""
+        self._surface = Surface.restore(state["nodes"], next_seq=state["next_seq"], generation=state["generation"])
+        self._replaced = {seq: tuple(shadowed) for seq, shadowed in state["replaced"]}
+        self._replaced_by = {node: seq for seq, shadowed in self._replaced.items() for node in shadowed}

@@ -1,0 +1,128 @@
+"""History in pages: contiguous ranges of raw events, cut so that no counted message is parted from its chunks."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from dsh_compact import is_compact_checkpoint
+from dsh_session import SessionError, SessionLog, topic_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from dsh_session import SessionEvent
+
+COUNTED_TOPICS: Final = frozenset({"append:user/message", "append:assistant/message", "append:steering/message"})
+"""The topics of the messages that a human or a model produced; nothing else spends a page's quota."""
+
+
+class PageCursorError(SessionError, ValueError):
+    """A page was asked for that there cannot be.
+
+    Attributes:
+        value: the argument that makes no sense.
+    """
+
+    def __init__(self, reason: str, value: object) -> None:
+        self.value = value
+        super().__init__(reason)
+
+
+@attrs.frozen
+class HistoryPage:
+    """One page: a contiguous range of the log, oldest event first.
+
+    Attributes:
+        events: the raw events.
+        before_seq: the seq that the page ends before.
+        outside: by checkpoint on this page, the nodes that it cites and that are not on the page. A client that folds
+            the page finds these missing.
+    """
+
+    events: tuple[SessionEvent, ...]
+    before_seq: int
+    outside: Mapping[int, tuple[int, ...]]
+
+    @property
+    def first_seq(self) -> int | None:
+        """The seq of the oldest event, which as ``before_seq`` gives the page before this one; None when empty."""
+        return self.events[0].seq if self.events else None
+
+    @property
+    def last_seq(self) -> int | None:
+        """The seq of the newest event; None when the page is empty."""
+        return self.events[-1].seq if self.events else None
+
+    @property
+    def has_more(self) -> bool:
+        """Whether older events lie before this page."""
+        return bool(self.events) and self.events[0].seq > 0
+
+
+class HistoryPager:
+    """Pages of a log, from the newest back to event 0.
+
+    Pages in reverse order are the whole log, once each event, whatever their sizes.
+
+    Args:
+        log: a stored session's log, of which topics are read first and few payloads; or any sequence of events in which
+            the event with seq n stands at n.
+    """
+
+    def __init__(self, log: SessionLog | Sequence[SessionEvent]) -> None:
+        self._log = log
+
+    def page(self, before_seq: int | None = None, max_messages: int = 50) -> HistoryPage:
+        """Return the newest events before a seq.
+
+        Only append-origin user, assistant and steering messages count toward the quota. The page begins at the smallest
+        seq among the counted messages and their provenance, once the quota is filled; otherwise at event 0.
+
+        Args:
+            before_seq: from 0 to the length of the log, which None stands for.
+            max_messages: an int >= 1.
+
+        Raises:
+            PageCursorError: an argument is out of its range. There is no silent restart.
+
+        Cost: O(events of the page), wherever in the log it lies.
+        """
+        length = len(self._log)
+        before = length if before_seq is None else before_seq
+        if type(before) is not int or not 0 <= before <= length:
+            raise PageCursorError(
+                f"before_seq is {before_seq!r}; this log has pages before seqs from 0 to {length}", before_seq
+            )
+        if type(max_messages) is not int or max_messages < 1:
+            raise PageCursorError(f"max_messages is {max_messages!r}; a page holds 1 message or more", max_messages)
+        counted = list(islice(self._counted_back(before), max_messages))
+        cut = 0
+        if len(counted) == max_messages:
+            cut = min(min((event.seq, *(event.source_event_seqs or ()))) for event in self._events_at(counted))
+        events = tuple(self._log[cut:before])
+        return HistoryPage(events, before, _outside(events, cut))
+
+    def _counted_back(self, before: int) -> Iterator[int]:
+        if isinstance(self._log, SessionLog):
+            topics = self._log.topics_back(before)
+        else:
+            topics = ((seq, topic_of(self._log[seq])) for seq in range(before - 1, -1, -1))
+        return (seq for seq, topic in topics if topic in COUNTED_TOPICS)
+
+    def _events_at(self, seqs: list[int]) -> list[SessionEvent]:
+        if isinstance(self._log, SessionLog):
+            return self._log.events_at(seqs)
+        return [self._log[seq] for seq in seqs]
+
+
+def _outside(events: tuple[SessionEvent, ...], first_seq: int) -> dict[int, tuple[int, ...]]:
+    """A checkpoint cites earlier events only, so what it cites outside a page lies before it."""
+    cited = {
+        event.seq: tuple(seq for seq in event.source_event_seqs or () if seq < first_seq)
+        for event in events
+        if is_compact_checkpoint(event)
+    }
+    return {seq: outside for seq, outside in cited.items() if outside}

@@ -1,0 +1,113 @@
+"""A stored session's events by seq: read in batches, in either direction, and never held."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, Protocol, overload
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from dsh_session.event import SessionEvent
+
+BATCH: Final = 1000
+"""How many events are read at a time."""
+_TOPICS_BATCH: Final = 20_000
+
+
+class LogReader(Protocol):
+    """The reads that a store offers of one session. Ranges run from ``start`` to below ``stop``."""
+
+    def length(self) -> int:
+        """Return how many events the log has now."""
+        ...
+
+    def events(self, start: int, stop: int, *, desc: bool = False, limit: int = -1) -> list[SessionEvent]:
+        """Return the events of a range, the newest first where ``desc``; at most ``limit`` of them unless it is -1."""
+        ...
+
+    def topics(
+        self, start: int, stop: int, *, desc: bool = False, limit: int = -1, topics: Sequence[str] = ()
+    ) -> list[tuple[int, str]]:
+        """Return the seqs and topics of a range, without the payloads; of some topics only, where they are named."""
+        ...
+
+    def events_at(self, seqs: Sequence[int]) -> list[SessionEvent]:
+        """Return the events of some seqs, in seq order."""
+        ...
+
+
+class SessionLog(Sequence["SessionEvent"]):
+    """The log of one stored session, a sequence of events that is read as it is asked for.
+
+    It shows what was saved, what others save while it is read included. An iteration goes on to the end that it finds
+    when it gets there. Memory: one batch of events.
+    """
+
+    def __init__(self, session_id: str, reader: LogReader) -> None:
+        self.session_id = session_id
+        self._reader = reader
+
+    def __len__(self) -> int:
+        return self._reader.length()
+
+    @overload
+    def __getitem__(self, index: int) -> SessionEvent: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[SessionEvent]: ...
+    def __getitem__(self, index: int | slice) -> SessionEvent | list[SessionEvent]:
+        if isinstance(index, slice):
+            wanted = range(*index.indices(len(self)))
+            if wanted.step == 1:
+                return self._reader.events(wanted.start, wanted.stop)
+            found = {event.seq: event for event in self._reader.events_at(wanted)}
+            return [found[seq] for seq in wanted]
+        seq = index if index >= 0 else index + len(self)
+        found_events = self._reader.events(seq, seq + 1) if seq >= 0 else []
+        if not found_events:
+            raise IndexError(f"no event {index} in the log of session {self.session_id!r}")
+        return found_events[0]
+
+    def __iter__(self) -> Iterator[SessionEvent]:
+        return self.read()
+
+    def __reversed__(self) -> Iterator[SessionEvent]:
+        stop = len(self)
+        while stop > 0:
+            yield from self._reader.events(0, stop, desc=True, limit=BATCH)
+            stop -= BATCH
+
+    def read(self, start: int = 0, stop: int | None = None) -> Iterator[SessionEvent]:
+        """Iterate over the events from ``start`` to below ``stop``, or to the end. Cost: O(events read)."""
+        end = 2**62 if stop is None else stop
+        while start < end:
+            batch = self._reader.events(start, min(end, start + BATCH))
+            yield from batch
+            if len(batch) < BATCH:
+                return
+            start += BATCH
+
+    def topics(self, start: int, stop: int, topics: Sequence[str]) -> Iterator[list[tuple[int, str]]]:
+        """Iterate, in batches, over (seq, topic) of the events of some topics from ``start`` to below ``stop``.
+
+        Cost: O(events of these topics), and the database's for passing over the others.
+        """
+        while start < stop:
+            batch = self._reader.topics(start, stop, limit=_TOPICS_BATCH, topics=topics)
+            yield batch
+            if len(batch) < _TOPICS_BATCH:
+                return
+            start = batch[-1][0] + 1
+
+    def topics_back(self, before: int) -> Iterator[tuple[int, str]]:
+        """Iterate over (seq, topic) from the event before ``before`` back to event 0, without reading payloads.
+
+        Cost: O(events passed); one look-up a batch.
+        """
+        while before > 0:
+            yield from self._reader.topics(0, before, desc=True, limit=BATCH)
+            before -= BATCH
+
+    def events_at(self, seqs: Iterable[int]) -> list[SessionEvent]:
+        """Return the events of some seqs, in seq order; seqs that are not in the log are passed over."""
+        return self._reader.events_at(list(seqs))

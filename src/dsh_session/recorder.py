@@ -1,0 +1,261 @@
+"""Recorders: what keeps the rows, in memory and in SQLite, and the reads that the library's own do not have."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import contextmanager
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import msgspec
+from eventsourcing.persistence import IntegrityError, PersistenceError
+from eventsourcing.popo import POPOApplicationRecorder
+from eventsourcing.sqlite import SQLiteApplicationRecorder
+
+from dsh_session.errors import StoreError, StoreFormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from eventsourcing.persistence import StoredEvent
+    from eventsourcing.sqlite import SQLiteCursor
+
+SCHEMA_VERSION: Final = 1
+"""Written to a database of ours as its version; one that says more is from a newer library."""
+
+Row = tuple[int, str, bytes]
+"""A stored event less its originator: version, topic, state."""
+
+
+class SessionRecorder(Protocol):
+    """What the store asks of a recorder beyond the library's contract.
+
+    Versions are gapless within one originator, so a range of them is a slice.
+    """
+
+    def create_table(self) -> None:
+        """Make the tables that are missing."""
+        ...
+
+    def insert_after(self, originator_id: str, stored_events: Iterable[StoredEvent], after: int) -> int:
+        """Insert events behind version ``after`` of one originator, in one transaction.
+
+        The events are drawn from the iterable inside the transaction: a long log needs no memory, and an error of the
+        iterable undoes all of it. ``after`` is -1 for a new originator.
+
+        Returns:
+            How many were inserted.
+
+        Raises:
+            IntegrityError: a version is taken, or the version ``after`` is not there.
+        """
+        ...
+
+    def select_rows(self, originator_id: str, start: int, stop: int, *, desc: bool, limit: int) -> list[Row]:
+        """Return the rows with versions from ``start`` to below ``stop``."""
+        ...
+
+    def select_topics(
+        self, originator_id: str, start: int, stop: int, *, desc: bool, limit: int, topics: Sequence[str] = ()
+    ) -> list[tuple[int, str]]:
+        """Return versions and topics without the states; those of the named topics only, where some are named."""
+        ...
+
+    def select_versions(self, originator_id: str, versions: Sequence[int]) -> list[Row]:
+        """Return the rows of some versions, in no order."""
+        ...
+
+    def max_version(self, originator_id: str) -> int | None:
+        """Return the newest version of an originator, or None when it has none."""
+        ...
+
+    def select_originators(self, after: str, limit: int) -> list[str]:
+        """Return originator ids above ``after``, in their order."""
+        ...
+
+
+class MemoryRecorder(POPOApplicationRecorder):
+    """Keeps sessions in this process."""
+
+    def create_table(self) -> None:
+        """Do nothing: there is no table."""
+
+    def insert_after(self, originator_id: str, stored_events: Iterable[StoredEvent], after: int) -> int:
+        """Insert events behind version ``after``."""
+        drawn = list(stored_events)
+        with self._database_lock:
+            if after >= 0 and after not in self._versions(originator_id):
+                raise IntegrityError(f"no version {after} to follow")
+            self.insert_events(drawn)
+        return len(drawn)
+
+    def select_rows(self, originator_id: str, start: int, stop: int, *, desc: bool, limit: int) -> list[Row]:
+        """Return the rows with versions from ``start`` to below ``stop``."""
+        with self._database_lock:
+            return [
+                self._row(originator_id, version) for version in self._range(originator_id, start, stop, desc, limit)
+            ]
+
+    def select_topics(
+        self, originator_id: str, start: int, stop: int, *, desc: bool, limit: int, topics: Sequence[str] = ()
+    ) -> list[tuple[int, str]]:
+        """Return versions and topics without the states."""
+        with self._database_lock:
+            versions = self._range(originator_id, start, stop, desc, -1)
+            found = (self._row(originator_id, version)[:2] for version in versions)
+            wanted = (row for row in found if not topics or row[1] in topics)
+            return list(islice(wanted, limit if limit >= 0 else None))
+
+    def select_versions(self, originator_id: str, versions: Sequence[int]) -> list[Row]:
+        """Return the rows of some versions."""
+        with self._database_lock:
+            known = self._versions(originator_id)
+            return [self._row(originator_id, version) for version in versions if version in known]
+
+    def max_version(self, originator_id: str) -> int | None:
+        """Return the newest version of an originator."""
+        with self._database_lock:
+            return len(self._versions(originator_id)) - 1 if self._versions(originator_id) else None
+
+    def select_originators(self, after: str, limit: int) -> list[str]:
+        """Return originator ids above ``after``."""
+        with self._database_lock:
+            return sorted(name for name, versions in self._stored_events_index.items() if versions and name > after)[
+                :limit
+            ]
+
+    def _versions(self, originator_id: str) -> Mapping[int, int]:
+        return self._stored_events_index.get(originator_id, {})
+
+    def _range(self, originator_id: str, start: int, stop: int, desc: bool, limit: int) -> Sequence[int]:
+        versions = range(max(start, 0), min(stop, len(self._versions(originator_id))))
+        ordered = versions[::-1] if desc else versions
+        return ordered[:limit] if limit >= 0 else ordered
+
+    def _row(self, originator_id: str, version: int) -> Row:
+        stored = self._stored_events[self._versions(originator_id)[version]]
+        return version, stored.topic, stored.state
+
+
+class SQLiteRecorder(SQLiteApplicationRecorder):
+    """Keeps sessions in an SQLite file: one ``executemany`` a batch, and reads that leave the states out."""
+
+    def create_table(self) -> None:
+        """Make the tables in a new file, and refuse a file that is something else's or a newer library's."""
+        with self.datastore.transaction(commit=False) as cursor:
+            cursor.execute("PRAGMA user_version")
+            version = cursor.fetchone()[0]
+            cursor.execute("SELECT count(*) FROM sqlite_schema")
+            is_empty = cursor.fetchone()[0] == 0
+        if version > SCHEMA_VERSION:
+            raise StoreFormatError(
+                f"the database is of schema version {version}; this library knows {SCHEMA_VERSION} and below"
+            )
+        if version == SCHEMA_VERSION:
+            return
+        if not is_empty:
+            raise StoreFormatError("an SQLite database, but not a store of sessions")
+        with self.datastore.transaction(commit=True) as cursor:
+            # The first statement writes, so that a second process at its first start waits here instead of failing.
+            cursor.execute("PRAGMA user_version = 0")
+            for statement in self.construct_create_table_statements():
+                cursor.execute(statement)
+            cursor.execute(_CREATE_SNAPSHOTS)
+            cursor.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+    def insert_after(self, originator_id: str, stored_events: Iterable[StoredEvent], after: int) -> int:
+        """Insert events behind version ``after``."""
+        with self.datastore.transaction(commit=True) as cursor:
+            inserted = self._insert_many(cursor, stored_events)
+            if after >= 0:
+                cursor.execute(
+                    f"SELECT 1 FROM {self.events_table_name} WHERE originator_id=? AND originator_version=?",
+                    (originator_id, after),
+                )
+                if cursor.fetchone() is None:
+                    raise IntegrityError(f"no version {after} to follow")
+        return inserted
+
+    def _insert_events(self, c: SQLiteCursor, stored_events: Sequence[StoredEvent], **_: Any) -> Sequence[int] | None:
+        self._insert_many(c, stored_events)
+        return None
+
+    def _insert_many(self, cursor: SQLiteCursor, stored_events: Iterable[StoredEvent]) -> int:
+        raw = cursor.sqlite_cursor
+        raw.executemany(
+            self.insert_events_statement,
+            ((s.originator_id, s.originator_version, s.topic, s.state) for s in stored_events),
+        )
+        return raw.rowcount
+
+    def select_rows(self, originator_id: str, start: int, stop: int, *, desc: bool, limit: int) -> list[Row]:
+        """Return the rows with versions from ``start`` to below ``stop``."""
+        return self._select(
+            "originator_version, topic, state",
+            f"originator_version>=? AND originator_version<? ORDER BY originator_version {_ORDER[desc]} LIMIT ?",
+            (originator_id, start, stop, limit),
+        )
+
+    def select_topics(
+        self, originator_id: str, start: int, stop: int, *, desc: bool, limit: int, topics: Sequence[str] = ()
+    ) -> list[tuple[int, str]]:
+        """Return versions and topics without the states."""
+        among = f"AND topic IN ({','.join('?' * len(topics))})" if topics else ""
+        return self._select(
+            "originator_version, topic",
+            f"originator_version>=? AND originator_version<? {among}"
+            f" ORDER BY originator_version {_ORDER[desc]} LIMIT ?",
+            (originator_id, start, stop, *topics, limit),
+        )
+
+    def select_versions(self, originator_id: str, versions: Sequence[int]) -> list[Row]:
+        """Return the rows of some versions."""
+        return self._select(
+            "originator_version, topic, state",
+            "originator_version IN (SELECT value FROM json_each(?))",
+            (originator_id, msgspec.json.encode(versions).decode()),
+        )
+
+    def max_version(self, originator_id: str) -> int | None:
+        """Return the newest version of an originator."""
+        newest: int | None = self._select("max(originator_version)", "1", (originator_id,))[0][0]
+        return newest
+
+    def select_originators(self, after: str, limit: int) -> list[str]:
+        """Return originator ids above ``after``: one index look-up each, however many events they have."""
+        table = self.events_table_name
+        with self.datastore.transaction(commit=False) as cursor:
+            cursor.execute(
+                f"WITH RECURSIVE ids(id) AS (SELECT min(originator_id) FROM {table} WHERE originator_id>?"
+                f" UNION ALL SELECT (SELECT min(originator_id) FROM {table} WHERE originator_id>id)"
+                " FROM ids WHERE id IS NOT NULL LIMIT ?) SELECT id FROM ids WHERE id IS NOT NULL",
+                (after, limit),
+            )
+            return [row[0] for row in cursor.fetchall()]
+
+    def _select(self, columns: str, where: str, parameters: tuple[Any, ...]) -> list[Any]:
+        with self.datastore.transaction(commit=False) as cursor:
+            raw = cursor.sqlite_cursor
+            raw.row_factory = None
+            raw.execute(f"SELECT {columns} FROM {self.events_table_name} WHERE originator_id=? AND {where}", parameters)
+            return raw.fetchall()
+
+
+_ORDER: Final = {False: "ASC", True: "DESC"}
+_CREATE_SNAPSHOTS: Final = (
+    "CREATE TABLE IF NOT EXISTS stored_snapshots (originator_id TEXT, originator_version INTEGER, topic TEXT,"
+    " state BLOB, PRIMARY KEY (originator_id, originator_version)) WITHOUT ROWID"
+)
+
+
+@contextmanager
+def typed_errors(where: str) -> Iterator[None]:
+    """Turn what a database raises into a `StoreError` that names the database; conflicts pass."""
+    try:
+        yield
+    except IntegrityError:
+        raise
+    except StoreError as error:
+        raise type(error)(f"{where}: {error}") from error.__cause__
+    except (PersistenceError, sqlite3.Error, OSError) as error:
+        raise StoreError(f"{where}: {error}") from error

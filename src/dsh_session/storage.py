@@ -1,0 +1,191 @@
+"""Events as stored events of the ``eventsourcing`` library, and back.
+
+A stored event has four columns. ``originator_id`` is the session's id; ``originator_version`` is 0 for the header and
+seq + 1 for an event; the **topic** holds marker and type, so that a reader knows whether an event is its own before
+the payload is decoded (ADR-0003); ``state`` is the JSON of the rest, which ends with the event's data, byte for byte
+as it was encoded at append (ADR-0004).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import msgspec
+from eventsourcing.domain import EventSourcingError
+from eventsourcing.persistence import Mapper, StoredEvent
+
+from dsh_session import lossless_json
+from dsh_session.errors import DamagedStoreError
+from dsh_session.event import APPEND, Replace, SessionEvent, topic_of
+from dsh_session.header import SessionHeader
+from dsh_session.recorder import typed_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dsh_session.recorder import Row, SessionRecorder
+
+HEADER_TOPIC: Final = "session"
+HEADER_VERSION: Final = 0
+
+
+class _Head(msgspec.Struct):
+    """All of an event's state but the data, which stands last and is cut out by position."""
+
+    time: int
+    start: int | None = None
+    end: int | None = None
+    sources: tuple[int, ...] | None = None
+    ignorable: bool = False
+
+
+_decode_head = msgspec.json.Decoder(_Head).decode
+_encode = msgspec.json.Encoder().encode
+_DATA_KEY: Final = b',"data":'
+
+
+def event_state(event: SessionEvent) -> bytes:
+    """Write what the topic and the version do not say of an event, its data last."""
+    parts = [b'{"time":%d' % event.time]
+    match event.surface_op:
+        case Replace(start, end):
+            parts.append(b',"start":%d,"end":%d' % (start, end))
+        case _:
+            pass
+    if event.source_event_seqs is not None:
+        parts.append(b',"sources":' + _encode(event.source_event_seqs))
+    if event.ignorable:
+        parts.append(b',"ignorable":true')
+    parts += (_DATA_KEY, event.encoded_data, b"}")
+    return b"".join(parts)
+
+
+def event_from_state(session_id: str, seq: int, topic: str, state: bytes) -> SessionEvent:
+    """Read back what `event_state` wrote, without decoding the data."""
+    marker_name, _, event_type = topic.partition(":")
+    cut = state.index(_DATA_KEY)
+    head = _decode_head(state[:cut] + b"}")
+    marker: Any = None
+    match marker_name:
+        case "append":
+            marker = APPEND
+        case "replace":
+            marker = Replace(head.start, head.end)  # type: ignore[arg-type] # Replace refuses what is no seq
+        case "log":
+            pass
+        case _:
+            raise ValueError(f"topic {topic!r}; it begins with append:, replace: or log:")
+    data = state[cut + len(_DATA_KEY) : -1]
+    return SessionEvent(session_id, seq, head.time, event_type, data, marker, head.sources, head.ignorable)
+
+
+class SessionMapper(Mapper[str]):
+    """Maps headers and events by their topic, resolved from the cases here and from nothing else.
+
+    The library's own mapper would import whatever module a row names.
+    """
+
+    def to_stored_event(self, domain_event: Any) -> StoredEvent:
+        """Write a `SessionEvent` or a `SessionHeader`."""
+        if type(domain_event) is SessionEvent:
+            return StoredEvent(
+                domain_event.session_id,
+                domain_event.seq + 1,
+                topic_of(domain_event),
+                self.seal(event_state(domain_event)),
+            )
+        return StoredEvent(
+            domain_event.id, HEADER_VERSION, HEADER_TOPIC, self.seal(lossless_json.encode(domain_event.to_wire()))
+        )
+
+    def to_domain_event(self, stored_event: StoredEvent) -> Any:
+        """Read a `SessionEvent` or a `SessionHeader`.
+
+        Raises:
+            DamagedStoreError: the row cannot be read.
+        """
+        return self.read(
+            str(stored_event.originator_id), stored_event.originator_version, stored_event.topic, stored_event.state
+        )
+
+    def read(self, session_id: str, version: int, topic: str, state: bytes) -> Any:
+        """Read one row."""
+        is_header = version == HEADER_VERSION
+        try:
+            opened = self.unseal(state)
+            if is_header:
+                return SessionHeader.from_wire(lossless_json.decode(opened))
+            return event_from_state(session_id, version - 1, topic, opened)
+        except (ValueError, msgspec.MsgspecError, EventSourcingError) as error:
+            raise DamagedStoreError(
+                str(error), session_id=session_id, seq=None if is_header else version - 1
+            ) from error
+
+    def seal(self, state: bytes) -> bytes:
+        """Compress and encipher, where the store is set up to."""
+        if self.compressor is not None:
+            state = self.compressor.compress(state)
+        return state if self.cipher is None else self.cipher.encrypt(state)
+
+    def unseal(self, state: bytes) -> bytes:
+        """Undo `seal`."""
+        if self.cipher is not None:
+            state = self.cipher.decrypt(state)
+        return state if self.compressor is None else self.compressor.decompress(state)
+
+
+@attrs.frozen
+class StoredLog:
+    """The reads of one session's log, as `SessionLog` asks for them; a seq is a version less one.
+
+    Attributes:
+        session_id: the session.
+        recorder: what keeps the rows.
+        mapper: what reads them.
+        where: the database, for the errors that it raises.
+    """
+
+    session_id: str
+    recorder: SessionRecorder
+    mapper: SessionMapper
+    where: str
+
+    def length(self) -> int:
+        """Return how many events the log has now."""
+        with typed_errors(self.where):
+            return self.recorder.max_version(self.session_id) or 0
+
+    def header(self) -> SessionHeader | None:
+        """Return the session's header, or None when there is no such session."""
+        rows = self.rows(HEADER_VERSION, HEADER_VERSION + 1)
+        header: SessionHeader | None = self.mapper.read(self.session_id, *rows[0]) if rows else None
+        return header
+
+    def rows(self, start: int, stop: int, *, desc: bool = False, limit: int = -1) -> list[Row]:
+        """Return the rows with versions from ``start`` to below ``stop``."""
+        with typed_errors(self.where):
+            return self.recorder.select_rows(self.session_id, start, stop, desc=desc, limit=limit)
+
+    def events(self, start: int, stop: int, *, desc: bool = False, limit: int = -1) -> list[SessionEvent]:
+        """Return the events of a range."""
+        rows = self.rows(max(start, 0) + 1, stop + 1, desc=desc, limit=limit)
+        return [self.mapper.read(self.session_id, *row) for row in rows]
+
+    def topics(
+        self, start: int, stop: int, *, desc: bool = False, limit: int = -1, topics: Sequence[str] = ()
+    ) -> list[tuple[int, str]]:
+        """Return the seqs and topics of a range."""
+        with typed_errors(self.where):
+            found = self.recorder.select_topics(
+                self.session_id, start + 1, stop + 1, desc=desc, limit=limit, topics=topics
+            )
+        return [(version - 1, topic) for version, topic in found]
+
+    def events_at(self, seqs: Sequence[int]) -> list[SessionEvent]:
+        """Return the events of some seqs, in seq order."""
+        if not seqs:
+            return []
+        with typed_errors(self.where):
+            rows = self.recorder.select_versions(self.session_id, [seq + 1 for seq in seqs])
+        return [self.mapper.read(self.session_id, *row) for row in sorted(rows)]

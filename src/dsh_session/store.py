@@ -1,0 +1,435 @@
+"""The store: sessions are created, loaded, saved, forked and listed here, and kept by ``eventsourcing``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Literal
+from uuid import uuid4
+
+import attrs
+from eventsourcing.persistence import IntegrityError, PersistenceError, StoredEvent
+
+from dsh_session import lossless_json
+from dsh_session.database import open_application
+from dsh_session.errors import (
+    ConflictError,
+    InvalidEventError,
+    InvalidHeaderError,
+    OpenTurnError,
+    RebaseError,
+    SessionExistsError,
+    SessionNotFoundError,
+    StoreError,
+)
+from dsh_session.event import Replace, SessionEvent
+from dsh_session.header import SessionHeader
+from dsh_session.log import BATCH, SessionLog
+from dsh_session.recorder import typed_errors
+from dsh_session.session import Session, now_ms
+from dsh_session.storage import StoredLog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from os import PathLike
+    from typing import Self
+
+    from dsh_session.database import SessionApplication
+    from dsh_session.recorder import SessionRecorder
+    from dsh_session.storage import SessionMapper
+
+SNAPSHOT_EVERY: Final = 1000
+"""A snapshot is taken when this many events, and as many as the surface has nodes, were saved since the last."""
+
+REBASE_ATTEMPTS: Final = 100
+"""How often ``save(…, on_conflict="rebase")`` takes other writers' events in before it gives up."""
+
+_SNAPSHOT_TOPIC: Final = "snapshot:1"
+
+
+class SessionStore:
+    """A database of sessions.
+
+    Open one with `open`, and use it as a context manager or `close` it. Many threads may use one store; a session
+    belongs to one thread at a time.
+    """
+
+    def __init__(self, application: SessionApplication, where: str, clock: Callable[[], int]) -> None:
+        self._application = application
+        self._where = where
+        self._clock = clock
+        self._recorder: SessionRecorder = application.recorder  # type: ignore[assignment] # ours, made by our factory
+        self._mapper: SessionMapper = application.mapper  # type: ignore[assignment] # as above
+        self._snapshots: Any = application.factory.aggregate_recorder("snapshots")
+
+    @classmethod
+    def open(
+        cls,
+        target: str | PathLike[str],
+        *,
+        settings: Mapping[str, str] | None = None,
+        clock: Callable[[], int] = now_ms,
+    ) -> Self:
+        """Open a store, and make it where it is not there yet.
+
+        Args:
+            target: ``":memory:"``, or the path of an SQLite file.
+            settings: more configuration for the ``eventsourcing`` library, such as ``COMPRESSOR_TOPIC``,
+                ``CIPHER_TOPIC`` and ``CIPHER_KEY``. The process's environment is not read.
+            clock: gives the time of what is appended, in Unix milliseconds.
+
+        Raises:
+            StoreError: the database cannot be opened; `StoreFormatError` when it is no store of sessions.
+        """
+        return cls(open_application(target, settings or {}), str(target), clock)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the database. Sessions stay usable in memory, and can be saved to a store that is open."""
+        self._application.close()
+
+    def create(
+        self,
+        *,
+        id: str | None = None,  # noqa: A002 - the name that a session's id has everywhere
+        cwd: str | None = None,
+        origin: Any = None,
+        delegation_depth: int | None = None,
+        agent_preset: Any = None,
+    ) -> Session:
+        """Create a session, and keep its header at once.
+
+        Args:
+            id: any non-empty str that a database can hold; a new UUID when None.
+            cwd: the absolute path that the agent works in.
+            origin: what made the session, a JSON value.
+            delegation_depth: how many agents stand above this one.
+            agent_preset: what the agent is set up as, a JSON value.
+
+        Raises:
+            SessionExistsError: the id is taken.
+            InvalidHeaderError: an argument has the wrong shape.
+            StoreError: the database cannot do it.
+        """
+        header = SessionHeader(
+            id=str(uuid4()) if id is None else id,
+            created_at=self._clock(),
+            cwd=cwd,
+            origin=origin,
+            delegation_depth=delegation_depth,
+            agent_preset=agent_preset,
+        )
+        self._insert_new(header, ())
+        return Session(header, clock=self._clock)
+
+    def import_log(self, header: SessionHeader, events: Iterable[SessionEvent]) -> int:
+        """Keep a whole log that was made elsewhere, in one transaction.
+
+        Args:
+            header: the log's header.
+            events: in seq order, from 0; they are checked one by one as `Session.receive` does, and never held.
+
+        Returns:
+            How many events were kept.
+
+        Raises:
+            SessionExistsError: a session of this id is already there.
+            InvalidEventError: an event does not fit. Nothing is kept then, nor after any other error.
+            StoreError: the database cannot do it.
+        """
+        session = Session(header, clock=self._clock)
+
+        def received() -> Iterator[StoredEvent]:
+            for event in events:
+                session.receive(event)
+                for taken in session.pending:
+                    yield self._mapper.to_stored_event(taken)
+                session.forget_pending(1)
+
+        self._insert_new(header, received())
+        self._take_snapshot(session)
+        return session.next_seq
+
+    def load(self, session_id: str) -> Session:
+        """Load a session as it is, ready for its next event; nothing is repaired and nothing written.
+
+        Raises:
+            SessionNotFoundError: there is no such session.
+            DamagedStoreError: a record that is needed cannot be read.
+            StoreError: the database cannot do it.
+
+        Cost: the newest snapshot, O(nodes), and the events since; without one, O(the log's surface and boundary
+        events) read by topic. The surface's payloads are read when they are first asked for.
+        """
+        header = self.header(session_id)
+        log = self.log(session_id)
+        session = self._from_snapshot(header, log) or Session(header, clock=self._clock)
+        session.surface.fetch = log.events_at
+        session.follow(log)
+        return session
+
+    def resume(self, session_id: str) -> Session:
+        """Load a session to work on it: settle what a crash left, and mark everything so far as seed.
+
+        Calls without results get their error results, and the open step and turn are ended. Then ``session/end-seed``
+        is appended, behind which no older compaction's lock counts. It is all saved. A log with nothing since its last
+        ``session/end-seed``, or with no event at all, is left as it is.
+
+        Raises:
+            SessionNotFoundError, DamagedStoreError, StoreError: as `load`.
+        """
+        for _ in range(REBASE_ATTEMPTS):
+            session = self.load(session_id)
+            length = session.next_seq
+            if length == 0 or self.log(session_id)[length - 1].type == "session/end-seed":
+                return session
+            for closer in session.closers():
+                session.receive(closer)
+            session.append("session/end-seed", {})
+            try:
+                self.save(session)
+            except ConflictError:
+                continue
+            return session
+        raise StoreError(f"{self._where}: other writers kept session {session_id!r} busy; it was not resumed")
+
+    def save(self, session: Session, *, on_conflict: Literal["raise", "rebase"] = "raise") -> int:
+        """Make everything that was appended so far durable, in one transaction, or nothing.
+
+        Args:
+            session: the session; its pending events are kept until they are saved.
+            on_conflict: what to do when another writer has appended to the session: ``"raise"``, or ``"rebase"`` to
+                take the other's events in as `rebase` does and try again, at most `REBASE_ATTEMPTS` times.
+
+        Returns:
+            How many events were saved.
+
+        Raises:
+            ConflictError: another writer has appended to the session. `RebaseError` when a pending event does not fit
+                behind that.
+            SessionNotFoundError: the session is not in this store.
+            StoreError: the database cannot do it.
+        """
+        for _ in range(REBASE_ATTEMPTS if on_conflict == "rebase" else 1):
+            try:
+                return self._save_pending(session)
+            except ConflictError as error:
+                conflict = error
+                if on_conflict == "rebase":
+                    self.rebase(session)
+        raise conflict
+
+    def rebase(self, session: Session) -> None:
+        """Take in what other writers appended, and put the pending events behind it.
+
+        The pending events are renumbered, and so are the seqs by which they name one another: markers, provenance, and
+        the seqs inside compaction records and titles. Each is checked anew. Either all fit, or nothing changes.
+
+        Raises:
+            RebaseError: a pending event does not fit; ``seq`` says which is the first.
+            SessionNotFoundError, DamagedStoreError, StoreError: as `load`.
+        """
+        pending = session.pending
+        rebased = self.load(session.id)
+        first = session.next_seq - len(pending)
+        moved_by = rebased.next_seq - first
+        for event in pending:
+            try:
+                rebased.receive(_moved(event, first, moved_by))
+            except InvalidEventError as error:
+                raise RebaseError(
+                    session.id, expected=first, actual=first + moved_by, seq=event.seq, reason=error.reason
+                ) from error
+        session.become(rebased)
+
+    def fork(self, session_id: str, at: int | None = None, *, new_id: str | None = None) -> Session:
+        """Make a child session from a prefix of a log, and keep it.
+
+        Args:
+            session_id: the parent.
+            at: the seq of the last event that the child inherits; the parent's last when None.
+            new_id: the child's id; a new UUID when None.
+
+        Returns:
+            The child, its log the prefix and ``session/end-seed``; its surface is the parent's as of ``at``.
+
+        Raises:
+            OpenTurnError: the prefix ends inside a turn.
+            IndexError: the parent has no event ``at``.
+            SessionNotFoundError, SessionExistsError, DamagedStoreError, StoreError: as `load` and `create`.
+        """
+        parent = self.header(session_id)
+        log = self.log(session_id)
+        length = len(log)
+        if at is not None and not 0 <= at < length:
+            raise IndexError(f"no event {at!r} to fork session {session_id!r} at; its log has {length} events")
+        seed_length = length if at is None else at + 1
+        header = attrs.evolve(
+            parent,
+            id=str(uuid4()) if new_id is None else new_id,
+            created_at=self._clock(),
+            parent_session=session_id,
+            seed_length=seed_length,
+        )
+        child = Session(header, clock=self._clock)
+        child.surface.fetch = self.log(header.id).events_at
+        child.follow(log, seed_length)
+        if child.open_turn.turn is not None:
+            raise OpenTurnError(
+                f"seq {seed_length - 1} lies inside turn {child.open_turn.turn}; fork where no turn is open",
+                seq=seed_length - 1,
+            )
+        child.append("session/end-seed", {})
+
+        stored = self._stored(session_id)
+
+        def inherited() -> Iterator[StoredEvent]:
+            for start in range(1, seed_length + 1, BATCH):
+                stop = min(start + BATCH, seed_length + 1)
+                for version, topic, state in stored.rows(start, stop):
+                    yield StoredEvent(header.id, version, topic, state)
+            yield from map(self._mapper.to_stored_event, child.pending)
+
+        self._insert_new(header, inherited())
+        child.forget_pending(1)
+        self._take_snapshot(child)
+        return child
+
+    def log(self, session_id: str) -> SessionLog:
+        """Return the events of a session that are saved, to be read as they are asked for.
+
+        An id that is not in the store gives an empty log; `header` tells the two apart.
+        """
+        return SessionLog(session_id, self._stored(session_id))
+
+    def header(self, session_id: str) -> SessionHeader:
+        """Return the header of a session.
+
+        Raises:
+            SessionNotFoundError, DamagedStoreError, StoreError: as `load`.
+        """
+        header = self._stored(session_id).header()
+        if header is None:
+            raise SessionNotFoundError(session_id)
+        return header
+
+    def sessions(self) -> Iterator[SessionHeader]:
+        """Iterate over the headers of all sessions, by id. Cost: O(sessions), whatever the length of their logs."""
+        after = ""
+        while True:
+            with typed_errors(self._where):
+                ids = self._recorder.select_originators(after, BATCH)
+            for session_id in ids:
+                yield self.header(session_id)
+            if len(ids) < BATCH:
+                return
+            after = ids[-1]
+
+    def _stored(self, session_id: str) -> StoredLog:
+        return StoredLog(session_id, self._recorder, self._mapper, self._where)
+
+    def _insert_new(self, header: SessionHeader, stored_events: Iterable[StoredEvent]) -> None:
+        _check_storable(header.id)
+
+        def all_of_it() -> Iterator[StoredEvent]:
+            yield self._mapper.to_stored_event(header)
+            yield from stored_events
+
+        try:
+            with typed_errors(self._where):
+                self._recorder.insert_after(header.id, all_of_it(), after=-1)
+        except IntegrityError:
+            raise SessionExistsError(header.id) from None
+
+    def _save_pending(self, session: Session) -> int:
+        pending = session.pending
+        if not pending:
+            return 0
+        after = pending[0].seq
+        stored = map(self._mapper.to_stored_event, pending)
+        try:
+            with typed_errors(self._where):
+                self._recorder.insert_after(session.id, stored, after=after)
+        except IntegrityError:
+            self._settle_conflict(session.id, pending)
+        session.forget_pending(len(pending))
+        if session.next_seq - session.snapshot_seq >= max(SNAPSHOT_EVERY, len(session.surface)):
+            self._take_snapshot(session)
+        return len(pending)
+
+    def _settle_conflict(self, session_id: str, pending: Sequence[SessionEvent]) -> None:
+        """Return when the rows in the way are these very events: saved before, but the answer was lost."""
+        first = pending[0].seq
+        length = len(self.log(session_id))
+        self.header(session_id)
+        if self._stored(session_id).events(first, first + len(pending)) != list(pending):
+            raise ConflictError(session_id, expected=first, actual=length)
+
+    def _from_snapshot(self, header: SessionHeader, log: SessionLog) -> Session | None:
+        """Restore the newest snapshot; one that is damaged, of another version or ahead of the log counts for none."""
+        try:
+            stored = self._snapshots.select_events(header.id, desc=True, limit=1)
+            if not stored or stored[0].topic != _SNAPSHOT_TOPIC or stored[0].originator_version > len(log):
+                return None
+            state = lossless_json.decode(self._mapper.unseal(stored[0].state))
+            session = Session.restore(header, state, log.events_at, clock=self._clock)
+        except (PersistenceError, ValueError, LookupError, TypeError):
+            return None
+        session.snapshot_seq = session.next_seq
+        return session
+
+    def _take_snapshot(self, session: Session) -> None:
+        """Keep a snapshot. It only saves time, so when it cannot be kept, that is no failure of what was saved."""
+        state = self._mapper.seal(lossless_json.encode(session.state()))
+        try:
+            self._snapshots.insert_events([StoredEvent(session.id, session.next_seq, _SNAPSHOT_TOPIC, state)])
+        except PersistenceError:
+            return
+        session.snapshot_seq = session.next_seq
+
+
+def _check_storable(session_id: str) -> None:
+    try:
+        session_id.encode()
+    except UnicodeEncodeError:
+        raise InvalidHeaderError(f"session header: id {session_id!r} holds a surrogate; a store keeps text") from None
+    if "\0" in session_id:
+        raise InvalidHeaderError(f"session header: id {session_id!r} holds a NUL; a store keeps text without it")
+
+
+def _moved(event: SessionEvent, first: int, by: int) -> SessionEvent:
+    """Renumber a pending event, and every seq at or above ``first`` that it names."""
+
+    def move(seq: int) -> int:
+        return seq + by if seq >= first else seq
+
+    marker = event.surface_op
+    if isinstance(marker, Replace):
+        marker = Replace(move(marker.start), move(marker.end))
+    sources = None if event.source_event_seqs is None else tuple(map(move, event.source_event_seqs))
+    return SessionEvent(
+        event.session_id,
+        event.seq + by,
+        event.time,
+        event.type,
+        _moved_data(event, move),
+        marker,
+        sources,
+        event.ignorable,
+    )
+
+
+def _moved_data(event: SessionEvent, move: Callable[[int], int]) -> bytes:
+    kind = event.type.replace("compaction/", "compact/", 1)
+    if kind not in ("compact/summary", "compact/prune", "session/title"):
+        return event.encoded_data
+    data = event.data
+    for key in ("shadowedSeqs", "messageSeqs"):
+        if key in data:
+            data[key] = [move(seq) for seq in data[key]]
+    if "shadowedRange" in data:
+        data["shadowedRange"] = {end: move(seq) for end, seq in data["shadowedRange"].items()}
+    return lossless_json.encode(data)
