@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from dsh_compact import is_compact_checkpoint
+from dsh_compact import COMPACT_RECORDS, is_compact_checkpoint
 from dsh_projections.projection import APPEND_TOPICS
 from dsh_projections.transcript_entry import (
     CompactionEntry,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from dsh_projections.transcript_entry import CallStatus
     from dsh_session import SessionEvent
 
-SUMMARY_TYPES: Final = frozenset({"compact/summary", "compaction/summary"})
+SUMMARY_TYPES: Final = frozenset(kind for kind, record in COMPACT_RECORDS.items() if record == "summary")
 
 
 class _Summary(msgspec.Struct, frozen=True):

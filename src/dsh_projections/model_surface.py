@@ -62,9 +62,13 @@ class ModelSurface:
             self._surface.skip_to(event.seq)
             self._surface.apply(self._surface.plan(event))
 
+    def events(self) -> list[SessionEvent]:
+        """Return the nodes' events, in surface order. Cost: O(nodes)."""
+        return self._surface.events()
+
     def messages(self) -> list[Any]:
         """Return the messages to send, fresh plain dicts. Cost: O(size of the nodes' events)."""
-        derived = map(derive_message, self._surface.events())
+        derived = map(derive_message, self.events())
         return [message for message in derived if message is not None]
 
     def view(self) -> list[Any]:
