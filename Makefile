@@ -5,7 +5,7 @@ RUN := $(UV) run --quiet --no-default-groups
 .PHONY: demo test check bench
 
 demo: $(UV)
-	@$(RUN) --extra terminal examples/demo.sh
+	@$(RUN) --extra terminal dsh-session demo
 
 test: $(UV)
 	$(RUN) --group test pytest --cov --cov-report=term --cov-fail-under=100

@@ -36,6 +36,19 @@ if TYPE_CHECKING:
 SUMMARY_TYPES: Final = frozenset(kind for kind, record in COMPACT_RECORDS.items() if record == "summary")
 
 
+class _SummaryBlock(msgspec.Struct):
+    type: str
+    text: str = ""
+
+
+class _SummaryRecord(msgspec.Struct, rename="camel"):
+    """What is shown of a summary's data, whose shape nobody has checked: its type is of the open vocabulary."""
+
+    summary: list[_SummaryBlock]
+    shadowed_seqs: list[int] | None = None
+    shadowed_token_count: int | None = None
+
+
 class _Summary(msgspec.Struct, frozen=True):
     summary: str
     replaced_count: int | None
@@ -71,7 +84,7 @@ class HumanTranscript:
         self._entries: list[TranscriptEntry] = []
         self._asked: dict[str, int] = {}  # by call id, the position of the newest entry that asked for it
         self._unanswered: set[int] = set()  # positions of entries with open calls
-        self._summaries: dict[int, _Summary] = {}  # by seq, read and not cited yet
+        self._summaries: dict[int, _Summary] = {}  # by seq
         self._uncited: dict[int, int] = {}  # by cited seq, the position of a compaction that lacks its summary
 
     @property
@@ -206,25 +219,25 @@ class HumanTranscript:
         position = len(self._entries)
         self._entries.append(CompactionEntry(event.seq, event.time))
         cited = event.source_event_seqs or ()
-        for seq in cited:
-            if seq in self._summaries:
-                self._fill(position, self._summaries.pop(seq))
-                return
-        self._uncited |= dict.fromkeys(cited, position)
+        summary_seq = max(self._summaries.keys() & set(cited), default=None)
+        if summary_seq is None:
+            self._uncited |= dict.fromkeys(cited, position)
+        else:
+            self._fill(position, self._summaries[summary_seq])
 
     def _read_summary(self, event: SessionEvent) -> None:
-        data = event.data
-        shadowed = data.get("shadowedSeqs")
-        tokens = data.get("shadowedTokenCount")
+        try:
+            record = msgspec.convert(event.data, _SummaryRecord)
+        except msgspec.ValidationError:
+            return
         summary = _Summary(
-            _joined(data.get("summary") or [], "text"),
-            len(shadowed) if isinstance(shadowed, list) else None,
-            tokens if type(tokens) is int else None,
+            "\n".join(block.text for block in record.summary if block.type == "text"),
+            None if record.shadowed_seqs is None else len(record.shadowed_seqs),
+            record.shadowed_token_count,
         )
+        self._summaries[event.seq] = summary
         position = self._uncited.pop(event.seq, None)
-        if position is None:
-            self._summaries[event.seq] = summary
-        else:
+        if position is not None:
             self._fill(position, summary)
 
     def _fill(self, position: int, summary: _Summary) -> None:

@@ -37,7 +37,7 @@ class ModelSurface:
         Cost: O(events up to ``seq``).
         """
         surface = cls()
-        newest = -1
+        newest: int | None = None
         for event in events:
             if event.seq > seq:
                 break
@@ -60,7 +60,7 @@ class ModelSurface:
         """
         if is_surface_event(event):
             self._surface.skip_to(event.seq)
-            self._surface.apply(self._surface.plan(event))
+            self._surface.take(event)
 
     def events(self) -> list[SessionEvent]:
         """Return the nodes' events, in surface order. Cost: O(nodes)."""

@@ -38,7 +38,9 @@ class LogReport:
 
 
 def verify_log(header: SessionHeader, events: Iterable[SessionEvent]) -> LogReport:
-    """Check every event of a log: its data, its marker, its place on the surface, and the compaction brackets.
+    """Check every event of a log: its data, its marker, and its place on the surface.
+
+    Compaction brackets out of order, and results that answer no call, are warnings: the readers stand above them.
 
     Memory: the surface. Cost: O(size of the log).
     """
@@ -51,21 +53,22 @@ def verify_log(header: SessionHeader, events: Iterable[SessionEvent]) -> LogRepo
             yield event
 
     problem = None
+    warnings = []
     try:
         check_brackets(received(), seed_length=sys.maxsize)
-    except (InvalidEventError, NotJSONError, BracketError) as error:
+    except InvalidEventError as error:
         problem = str(error)
+    except NotJSONError as error:
+        problem = f"event at seq {session.next_seq}: the data is not JSON: {error}"
+    except BracketError as error:
+        warnings.append(str(error))
+    pairing = ToolPairing(session.surface_events())
+    warnings += (f"the result at seq {seq} answers no call on the surface" for seq in pairing.orphan_results)
     return LogReport(
         header.id,
         session.next_seq,
         len(session.surface),
         session.surface.generation,
         problem,
-        _warnings(session),
+        tuple(warnings),
     )
-
-
-def _warnings(session: Session) -> tuple[str, ...]:
-    pairing = ToolPairing(session.surface_events())
-    orphans = [f"the result at seq {seq} answers no call on the surface" for seq in pairing.orphan_results]
-    return tuple(orphans)

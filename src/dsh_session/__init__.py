@@ -4,6 +4,7 @@ Start from `SessionStore`, which keeps sessions, and `Session`, to which events 
 `SessionEvent`; its marker is `APPEND` or a `Replace`.
 """
 
+from dsh_session.chunk_rows import decode_storage_record, pack_chunk_runs
 from dsh_session.errors import (
     ConflictError,
     DamagedStoreError,
@@ -33,6 +34,8 @@ from dsh_session.event import (
     topic_of,
 )
 from dsh_session.header import SessionHeader
+from dsh_session.jsonl import line_of, read_jsonl, write_jsonl
+from dsh_session.jsonl_reader import DamagedLogError, JsonlReader
 from dsh_session.log import SessionLog
 from dsh_session.message import (
     assistant_message,
@@ -44,6 +47,7 @@ from dsh_session.message import (
     user_message,
 )
 from dsh_session.repair import interrupted_turn_closers
+from dsh_session.salvage import Damage
 from dsh_session.session import Session
 from dsh_session.store import SessionStore
 from dsh_session.surface import Surface, SurfaceFold, fold_surface
@@ -53,10 +57,13 @@ __all__ = [
     "SURFACE_EVENT_TYPES",
     "Append",
     "ConflictError",
+    "Damage",
+    "DamagedLogError",
     "DamagedStoreError",
     "InvalidEventError",
     "InvalidHeaderError",
     "InvalidSurfaceError",
+    "JsonlReader",
     "NotJSONError",
     "OpenTurnError",
     "RebaseError",
@@ -77,15 +84,20 @@ __all__ = [
     "SurfaceOp",
     "assistant_message",
     "check_data",
+    "decode_storage_record",
     "derive_message",
     "fold_surface",
     "interrupted_turn_closers",
     "is_append_surface_event",
     "is_replacement_surface_event",
     "is_surface_event",
+    "line_of",
     "message_of",
+    "pack_chunk_runs",
+    "read_jsonl",
     "tool_calls_of",
     "tool_result_message",
     "topic_of",
     "user_message",
+    "write_jsonl",
 ]

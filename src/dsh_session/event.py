@@ -7,7 +7,7 @@ the model. Which of the two an event is follows from the event alone.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, assert_never
 
 import attrs
 import msgspec
@@ -135,6 +135,8 @@ class SessionEvent(msgspec.Struct, frozen=True, gc=False):
                 wire["surfaceOp"] = {"op": "replace", "start": start, "end": end}
             case None:
                 pass
+            case _:
+                assert_never(self.surface_op)
         if self.source_event_seqs is not None:
             wire["sourceEventSeqs"] = list(self.source_event_seqs)
         if self.ignorable:
@@ -187,14 +189,14 @@ def checked_time(value: Any, seq: int | None = None) -> int:
 
 def marker_from_wire(value: Any, kind: str, seq: int | None = None) -> SurfaceOp:
     """Read a marker's JSON shape; a marker that is there and is no marker is an error, ``null`` included."""
-    if value == "append" and type(value) is str:
-        return APPEND
-    if kind not in SURFACE_EVENT_TYPES and type(value) is not dict:
+    if kind not in SURFACE_EVENT_TYPES:
         raise InvalidSurfaceError(
             f"{kind} is log-only and cannot carry a marker, not even {value!r}",
             rule="marker-on-log-only",
             seq=seq,
         )
+    if value == "append" and type(value) is str:
+        return APPEND
     if type(value) is not dict:
         raise InvalidSurfaceError(
             f'the marker is {value!r}; it is "append" or {{"op": "replace", "start": seq, "end": seq}}',
@@ -216,11 +218,12 @@ def marker_from_wire(value: Any, kind: str, seq: int | None = None) -> SurfaceOp
 
 def checked_sources(value: Any, kind: str, seq: int | None = None) -> tuple[int, ...]:
     """Return provenance as a tuple, or raise `InvalidSurfaceError` when it is not a list of ints >= 0."""
-    if type(value) is not list and type(value) is not tuple:
-        rule = "sources-not-array" if kind in SURFACE_EVENT_TYPES else "sources-on-log-only"
+    if kind not in SURFACE_EVENT_TYPES:
         raise InvalidSurfaceError(
-            f"provenance is {value!r}; it is a list of seqs, on surface events only", rule=rule, seq=seq
+            f"{kind} is log-only and cannot carry provenance, not even {value!r}", rule="sources-on-log-only", seq=seq
         )
+    if type(value) is not list and type(value) is not tuple:
+        raise InvalidSurfaceError(f"provenance is {value!r}; it is a list of seqs", rule="sources-not-array", seq=seq)
     for source in value:
         if type(source) is not int or not 0 <= source <= lossless_json.INT_MAX:
             raise InvalidSurfaceError(

@@ -80,7 +80,7 @@ class SessionHeader:
             )
         unknown = obj.keys() - {"type", "version", *_WIRE_KEYS}
         if unknown:
-            raise InvalidHeaderError(f"session header: unknown key {min(unknown)!r}")
+            raise InvalidHeaderError(f"session header: unknown key {min(unknown, key=repr)!r}")
         for key in ("id", "createdAt"):
             _require(key in obj, key, "missing", "always there")
         return cls(**{name: obj[key] for key, name in _WIRE_KEYS.items() if key in obj})

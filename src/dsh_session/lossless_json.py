@@ -45,12 +45,9 @@ def encode(value: Any) -> bytes:
     """
     try:
         encoded = _encode(value)
-    except UnicodeEncodeError:
-        _check(value)
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace")
-    except (RecursionError, TypeError):
+    except Exception:  # noqa: BLE001 - a foreign object may raise anything; the walk below names it
         _refuse(value)
-        raise
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "backslashreplace")
     _check(value)
     return encoded
 
@@ -67,12 +64,13 @@ def decode(encoded: bytes) -> Any:
     Raises:
         NotJSONError: the bytes are no JSON at all, so they did not come from `encode`.
     """
+    if b"\\ud" in encoded:
+        # A JSON reader would join two escapes that stand together, so surrogates are put in before it reads.
+        return _load(_SURROGATE_ESCAPE.sub(_unescape, encoded.decode("utf-8")))
     try:
         return _decode(encoded)
     except (msgspec.DecodeError, RecursionError) as error:
-        if b"\\u" not in encoded:
-            raise NotJSONError(_said_by(error)) from None
-    return _load(_SURROGATE_ESCAPE.sub(_unescape, encoded.decode("utf-8")))
+        raise NotJSONError(_said_by(error)) from None
 
 
 def parse(text: str | bytes) -> Any:
@@ -187,7 +185,7 @@ def _refuse(root: Any) -> None:
             raise NotJSONError(f"nested deeper than {MAX_DEPTH} levels, or a cycle", path[:8])
         for key in value if kind is dict else ():
             if type(key) is not str:
-                raise NotJSONError(f"key {key!r} is of type {type(key).__name__}; keys are str", path)
+                raise NotJSONError(f"key {_shorten(key)} is of type {type(key).__name__}; keys are str", path)
         items = value.items() if kind is dict else enumerate(value)
         walk.extend(reversed([(item, (*path, key)) for key, item in items]))
 
@@ -208,7 +206,10 @@ def _refuse_leaf(value: Any, path: tuple[str | int, ...]) -> None:
 
 
 def _shorten(value: Any) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 - a foreign object may raise anything
+        return "an object whose repr fails"
     return text if len(text) <= 60 else text[:57] + "..."  # noqa: PLR2004 - one line of an error
 
 

@@ -72,11 +72,23 @@ class OpenTurn:
         """The ids of the calls that have no result yet."""
         return [call_id for call_id, call in self.calls.items() if not call.is_answered]
 
+    def state(self) -> list[Any]:
+        """Return turn, step and calls as a lossless JSON value."""
+        return [self.turn, self.step, [[call_id, *attrs.astuple(call)] for call_id, call in self.calls.items()]]
+
+    @classmethod
+    def restore(cls, state: list[Any]) -> OpenTurn:
+        """Make what a state was read from."""
+        turn, step, calls = state
+        return cls(turn, step, {call_id: OpenCall(*call) for call_id, *call in calls})
+
     def apply(self, event_type: str, seq: int, data: Any) -> None:
-        """Take in the next event; types that open and close nothing are passed over. Cost: O(content blocks)."""
+        """Take in the next event. Outside a turn only a ``turn/start`` opens anything. Cost: O(content blocks)."""
         match event_type, data:
             case "turn/start", {"turn": turn}:
                 self.turn, self.step, self.calls = turn, None, {}
+            case _ if self.turn is None:
+                pass
             case "turn/end", _:
                 self.turn, self.step, self.calls = None, None, {}
             case "step/start", {"step": step}:
@@ -86,7 +98,7 @@ class OpenTurn:
             case "assistant/message", {"step": step}:
                 for block in tool_calls_of(message_of(event_type, data)):
                     self.calls[block["id"]] = OpenCall(step)
-            case "tool/call", {"callId": call_id} if call_id in self.calls:
+            case "tool/call", {"callId": str() as call_id} if call_id in self.calls:
                 self.calls[call_id].started_seq = seq
             case "tool/result", _:
                 call = self.calls.get(message_of(event_type, data)["source"]["callId"])

@@ -272,27 +272,22 @@ class Session:
         self.__dict__.update(other.__dict__)
 
     def _take(self, event: SessionEvent, data: Any) -> None:
-        """Plan first, as that may refuse; nothing after it does."""
-        plan = self.surface.plan(event)
+        """The surface takes it first, as that may refuse; nothing after it does."""
+        self.surface.take(event)
         kind = event.type
-        if kind in TURN_EVENT_TYPES:
-            self.open_turn.apply(kind, event.seq, data)
-        elif kind in REQUEST_TYPES:
-            self._requests[kind] = event
-        elif kind in COMPACTION_STARTS:
-            self.open_compaction = event.seq
-        elif kind in COMPACTION_ENDS:
-            self.open_compaction = None
-        self.surface.apply(plan)
+        if kind in _STATE_TYPES:
+            if kind in TURN_EVENT_TYPES:
+                self.open_turn.apply(kind, event.seq, data)
+            elif kind in REQUEST_TYPES:
+                self._requests[kind] = event
+            else:
+                self.open_compaction = event.seq if kind in COMPACTION_STARTS else None
         self._last_time = event.time
         self._pending.append(event)
 
 
+_STATE_TYPES: Final = TURN_EVENT_TYPES | REQUEST_TYPES | COMPACTION_STARTS | COMPACTION_ENDS
 _FOLLOWED_TOPICS: Final = (
     *(f"{marker}:{kind}" for marker in ("append", "replace") for kind in sorted(SURFACE_EVENT_TYPES)),
-    *(
-        f"log:{kind}"
-        for kind in sorted(TURN_EVENT_TYPES | REQUEST_TYPES | COMPACTION_STARTS | COMPACTION_ENDS)
-        if kind not in SURFACE_EVENT_TYPES
-    ),
+    *(f"log:{kind}" for kind in sorted(_STATE_TYPES - SURFACE_EVENT_TYPES)),
 )

@@ -153,43 +153,7 @@ class Surface:
 
         Cost: O(1) for an append or a log-only event; O(nodes shadowed + provenance) for a replacement.
         """
-        if event.seq != self.next_seq:
-            raise _refusal(event.seq, "seq", f"the next event of this log has seq {self.next_seq}")
-        marker = event.surface_op
-        if event.type not in SURFACE_EVENT_TYPES:
-            if marker is not None:
-                raise _refusal(event.seq, "marker-on-log-only", f"{event.type} is log-only and cannot carry a marker")
-            if event.source_event_seqs is not None:
-                raise _refusal(
-                    event.seq, "sources-on-log-only", f"{event.type} is log-only and cannot carry provenance"
-                )
-            return SurfacePlan(event, ())
-        if type(marker) is Append:
-            if event.source_event_seqs is not None:
-                _check_sources(event, event.source_event_seqs)
-            return SurfacePlan(event, ())
-        if type(marker) is not Replace:
-            if marker is None:
-                raise _refusal(
-                    event.seq,
-                    "marker-missing",
-                    f"{event.type} produces a message and must carry a marker; APPEND is one",
-                )
-            raise _refusal(
-                event.seq, "marker-invalid", f"the marker is {marker!r}; it is APPEND or Replace(start, end)"
-            )
-        shadowed = self._range(event.seq, marker)
-        _check_sources(event, event.source_event_seqs)
-        missing = sorted(set(shadowed).difference(event.source_event_seqs or ()))
-        if missing:
-            raise _refusal(
-                event.seq,
-                "sources-missing-shadowed",
-                f"provenance must name every node that is shadowed; {missing} missing",
-            )
-        if event.type == "tool/result":
-            self._check_result_rewrite(event, shadowed)
-        return SurfacePlan(event, shadowed)
+        return SurfacePlan(event, self._shadowed_by(event))
 
     def apply(self, plan: SurfacePlan) -> None:
         """Carry out a plan that this surface made.
@@ -199,13 +163,60 @@ class Surface:
 
         Cost: O(1 + nodes shadowed).
         """
-        event = plan.event
-        seq = event.seq
+        seq = plan.event.seq
         if seq != self.next_seq:
             raise StalePlanError(f"the plan is for seq {seq}; the next event of this log has seq {self.next_seq}")
+        self._land(plan.event, plan.shadowed_seqs)
+
+    def take(self, event: SessionEvent) -> tuple[int, ...]:
+        """Plan and apply in one step, and return the nodes that the event takes off the surface.
+
+        Raises:
+            InvalidSurfaceError: the event cannot come next. Nothing has changed then.
+
+        Cost: as `plan`.
+        """
+        shadowed = self._shadowed_by(event)
+        self._land(event, shadowed)
+        return shadowed
+
+    def _shadowed_by(self, event: SessionEvent) -> tuple[int, ...]:
+        seq = event.seq
+        if seq != self.next_seq:
+            raise _refusal(seq, "seq", f"the next event of this log has seq {self.next_seq}")
+        marker = event.surface_op
+        sources = event.source_event_seqs
+        if event.type not in SURFACE_EVENT_TYPES:
+            if marker is not None:
+                raise _refusal(seq, "marker-on-log-only", f"{event.type} is log-only and cannot carry a marker")
+            if sources is not None:
+                raise _refusal(seq, "sources-on-log-only", f"{event.type} is log-only and cannot carry provenance")
+            return ()
+        if type(marker) is Append:
+            if sources is not None:
+                _check_sources(event, sources)
+            return ()
+        if marker is None:
+            raise _refusal(seq, "marker-missing", f"{event.type} produces a message and must carry a marker")
+        if type(marker) is not Replace:
+            raise _refusal(seq, "marker-invalid", f"the marker is {marker!r}; it is APPEND or Replace(start, end)")
+        shadowed = self._range(seq, marker)
+        if sources is not None:
+            _check_sources(event, sources)
+        missing = sorted(set(shadowed).difference(sources or ()))
+        if missing:
+            raise _refusal(
+                seq, "sources-missing-shadowed", f"provenance must name every node that is shadowed; {missing} missing"
+            )
+        if event.type == "tool/result":
+            self._check_result_rewrite(event, shadowed)
+        return shadowed
+
+    def _land(self, event: SessionEvent, shadowed: tuple[int, ...]) -> None:
+        seq = event.seq
         self.next_seq = seq + 1
         if event.surface_op is not None:
-            self._put(seq, plan.shadowed_seqs)
+            self._put(seq, shadowed)
             self._events[seq] = event
 
     def skip_to(self, seq: int) -> None:
@@ -324,18 +335,13 @@ def fold_surface(events: Iterable[SessionEvent], first_seq: int = 0) -> SurfaceF
     surface = Surface(first_seq)
     replacements = []
     for event in events:
-        plan = surface.plan(event)
-        surface.apply(plan)
+        shadowed = surface.take(event)
         if isinstance(event.surface_op, Replace):
-            replacements.append(
-                Replacement(event.seq, event.surface_op.start, event.surface_op.end, plan.shadowed_seqs)
-            )
+            replacements.append(Replacement(event.seq, event.surface_op.start, event.surface_op.end, shadowed))
     return SurfaceFold(surface.nodes, surface.generation, tuple(replacements))
 
 
-def _check_sources(event: SessionEvent, sources: tuple[int, ...] | None) -> None:
-    if sources is None:
-        return
+def _check_sources(event: SessionEvent, sources: tuple[int, ...]) -> None:
     if not sources:
         if event.type != "assistant/message":
             raise _refusal(
@@ -376,7 +382,7 @@ def _without_content(data: Any) -> Any:
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    """Compare two JSON values by value and type, whatever the order of keys."""
+    """Compare two JSON values by value and type, the sign of zero included, whatever the order of keys."""
     if type(one) is not type(other):
         return False
     match one:
@@ -384,5 +390,7 @@ def _is_same(one: Any, other: Any) -> bool:
             return one.keys() == other.keys() and all(_is_same(value, other[key]) for key, value in one.items())
         case list():
             return len(one) == len(other) and all(map(_is_same, one, other))
+        case float():
+            return repr(one) == repr(other)
         case _:
             return bool(one == other)
