@@ -1,7 +1,7 @@
 """Compaction: a range of the surface becomes one checkpoint, in one transaction that is itself in the log.
 
-Start from `is_compact_checkpoint`, which recognises what a compaction lands, and `ToolPairing` and
-`select_compactable_range`, which say where one may cut. `ToolResultPruner` makes tool results smaller without a model.
+Start from `BasicCompactionEngine`, which decides when and what to compact, or from `begin_compaction`, which compacts a
+range that you choose. `is_compact_checkpoint` recognises what lands; reading it needs neither.
 """
 
 from dsh_compact.bracket import COMPACT_RECORDS, Bracket, BracketFold, check_brackets
@@ -11,10 +11,21 @@ from dsh_compact.checkpoint import (
     is_compact_checkpoint,
     is_compact_checkpoint_source,
 )
+from dsh_compact.engine import (
+    AsyncSummarizer,
+    BasicCompactionEngine,
+    CompactionEngine,
+    CompactionPolicy,
+    EngineReport,
+    Summarizer,
+    Trigger,
+)
 from dsh_compact.errors import (
     BracketError,
     CompactionBusyError,
+    CompactionClosedError,
     CompactionError,
+    ContextWindowUnknownError,
     InvalidArgumentError,
     NoProgressError,
     SummaryRejectedError,
@@ -25,25 +36,42 @@ from dsh_compact.meter import Meter, TokenMeter
 from dsh_compact.pairing import ToolPairing
 from dsh_compact.pruner import PRUNE_MARKER, ToolResultPruner
 from dsh_compact.selection import select_compactable_range
+from dsh_compact.summary import INSTRUCTION, Summary
+from dsh_compact.transaction import Compaction, CompactionResult, SummaryRequest, begin_compaction
 
 __all__ = [
     "COMPACT_CHECKPOINT_SOURCE",
     "COMPACT_RECORDS",
+    "INSTRUCTION",
     "PRUNE_MARKER",
+    "AsyncSummarizer",
+    "BasicCompactionEngine",
     "Bracket",
     "BracketError",
     "BracketFold",
+    "Compaction",
     "CompactionBusyError",
+    "CompactionClosedError",
+    "CompactionEngine",
     "CompactionError",
+    "CompactionPolicy",
+    "CompactionResult",
+    "ContextWindowUnknownError",
+    "EngineReport",
     "InvalidArgumentError",
     "Meter",
     "NoProgressError",
+    "Summarizer",
+    "Summary",
     "SummaryRejectedError",
+    "SummaryRequest",
     "SurfaceChangedError",
     "TokenMeter",
     "ToolPairing",
     "ToolResultPruner",
+    "Trigger",
     "UnknownNodeError",
+    "begin_compaction",
     "check_brackets",
     "compact_checkpoint_source",
     "is_compact_checkpoint",

@@ -100,3 +100,32 @@ class NoProgressError(CompactionError, RuntimeError):
         self.tokens = tokens
         self.limit = limit
         super().__init__(f"the request still measures {tokens} tokens; it must come below {limit}")
+
+
+class CompactionClosedError(CompactionError, RuntimeError):
+    """A compaction was committed or failed a second time.
+
+    Attributes:
+        compaction_id: its id.
+    """
+
+    def __init__(self, compaction_id: str) -> None:
+        self.compaction_id = compaction_id
+        super().__init__(f"compaction {compaction_id!r} has ended; begin another one")
+
+
+class ContextWindowUnknownError(CompactionError, ValueError):
+    """Pressure cannot be measured: neither the log nor the policy says how large the model's context window is.
+
+    Attributes:
+        provider: who runs the model, or None where no request header says it.
+        model: the model, or None likewise.
+    """
+
+    def __init__(self, provider: str | None, model: str | None) -> None:
+        self.provider = provider
+        self.model = model
+        super().__init__(
+            f"no context window for model {model!r} of provider {provider!r};"
+            " append a request/context event, or give the policy a context_window or threshold_tokens"
+        )

@@ -142,6 +142,26 @@ class Surface:
             self._load([seq])
         return self._event(seq)
 
+    def span(self, start: int, end: int) -> tuple[int, ...]:
+        """Return the nodes from ``start`` to ``end``, both included; none when ``end`` stands before ``start``.
+
+        Raises:
+            KeyError: start or end is not on the surface.
+
+        Cost: O(nodes between the two), in either order: a second walk, from the end, meets the start of a reversed
+        range.
+        """
+        nodes = [start]
+        probe = end
+        while nodes[-1] != end:
+            following = self._after[nodes[-1]]
+            if probe != _ENDS:
+                probe = self._after[probe]
+            if following == _ENDS or probe == start:
+                return ()
+            nodes.append(following)
+        return tuple(nodes)
+
     def plan(self, event: SessionEvent) -> SurfacePlan:
         """Check an event against the surface, and change nothing.
 
@@ -264,28 +284,12 @@ class Surface:
             raise _refusal(seq, "start-not-on-surface", f"the replacement starts at {start}, which is no node")
         if end not in self._events:
             raise _refusal(seq, "end-not-on-surface", f"the replacement ends at {end}, which is no node")
-        span = self._span(start, end)
-        if span is None:
+        span = self.span(start, end)
+        if not span:
             raise _refusal(
                 seq, "range-reversed", f"the replacement starts at {start}, which stands after its end {end}"
             )
         return span
-
-    def _span(self, start: int, end: int) -> tuple[int, ...] | None:
-        """Return the nodes from start to end, or None when end stands first.
-
-        A second walk, from the end, meets the start in a reversed range, so that its cost is its span too.
-        """
-        span = [start]
-        probe = end
-        while span[-1] != end:
-            following = self._after[span[-1]]
-            if probe != _ENDS:
-                probe = self._after[probe]
-            if following == _ENDS or probe == start:
-                return None
-            span.append(following)
-        return tuple(span)
 
     def _check_result_rewrite(self, event: SessionEvent, shadowed: tuple[int, ...]) -> None:
         if len(shadowed) != 1:
