@@ -4,11 +4,38 @@ Start from `HumanTranscript`, `ModelSurface` and `HistoryPager`; `replay` runs a
 `Projection` is what one of your own owes.
 """
 
-from dsh_projections.classifier import EventClassifier
+from dsh_projections.classifier import EventClassifier, Explanation
+from dsh_projections.context_liveness import ContextLiveness
 from dsh_projections.history_pager import HistoryPage, HistoryPager, PageCursorError
 from dsh_projections.human_transcript import HumanTranscript
+from dsh_projections.mention import (
+    MAX_REFERENCES,
+    REFERENCE_SCHEME,
+    InvalidReferenceError,
+    Mention,
+    ReferableSessions,
+    SelfReferenceError,
+    TooManyReferencesError,
+    decode_reference_uri,
+    encode_reference_uri,
+    format_mention,
+    parse_mentions,
+    prepare_references,
+)
 from dsh_projections.model_surface import ModelSurface
+from dsh_projections.progress import CompactionProgress, RunningCompaction
 from dsh_projections.projection import Projection, replay
+from dsh_projections.reference import (
+    MAX_REFERENCE_BYTES,
+    ReferenceBudgetError,
+    ReferenceData,
+    ReferenceItem,
+    ReferenceProjector,
+    ReferenceStats,
+    SessionReference,
+    tag_safe_json,
+)
+from dsh_projections.session_counts import Counts, SessionCounts
 from dsh_projections.transcript_entry import (
     CompactionEntry,
     ContextEntry,
@@ -17,20 +44,49 @@ from dsh_projections.transcript_entry import (
     TranscriptCall,
     TranscriptEntry,
 )
+from dsh_projections.verify import LogReport, verify_log
 
 __all__ = [
+    "MAX_REFERENCES",
+    "MAX_REFERENCE_BYTES",
+    "REFERENCE_SCHEME",
     "CompactionEntry",
+    "CompactionProgress",
     "ContextEntry",
+    "ContextLiveness",
+    "Counts",
     "EventClassifier",
+    "Explanation",
     "HistoryPage",
     "HistoryPager",
     "HumanTranscript",
+    "InvalidReferenceError",
+    "LogReport",
+    "Mention",
     "MessageEntry",
     "ModelSurface",
     "PageCursorError",
     "Projection",
+    "ReferableSessions",
+    "ReferenceBudgetError",
+    "ReferenceData",
+    "ReferenceItem",
+    "ReferenceProjector",
+    "ReferenceStats",
+    "RunningCompaction",
+    "SelfReferenceError",
+    "SessionCounts",
+    "SessionReference",
+    "TooManyReferencesError",
     "ToolEntry",
     "TranscriptCall",
     "TranscriptEntry",
+    "decode_reference_uri",
+    "encode_reference_uri",
+    "format_mention",
+    "parse_mentions",
+    "prepare_references",
     "replay",
+    "tag_safe_json",
+    "verify_log",
 ]

@@ -1,0 +1,71 @@
+"""The compaction progress indicator: lit while a compaction that was seen to begin has not ended."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from dsh_compact import COMPACT_RECORDS
+
+if TYPE_CHECKING:
+    from dsh_session import SessionEvent
+
+_BRACKETS: Final = frozenset(kind for kind, record in COMPACT_RECORDS.items() if record in ("start", "end"))
+
+
+@attrs.frozen
+class RunningCompaction:
+    """A compaction that is under way.
+
+    Attributes:
+        compaction_id: its id, where its start says it.
+        seq: the seq of its start.
+        started_at_ms: the time of its start, in Unix milliseconds.
+    """
+
+    compaction_id: str | None
+    seq: int
+    started_at_ms: int
+
+
+class CompactionProgress:
+    """Whether a compaction is under way.
+
+    A start without an end that lies in what was there before the reader came tells of a process that died, and never
+    lights the indicator.
+
+    Args:
+        live_from: the length of the log when the reader came to it; only brackets from there on count.
+    """
+
+    version = 1
+    topics: frozenset[str] | None = frozenset(f"log:{kind}" for kind in {*_BRACKETS, "session/end-seed"})
+
+    def __init__(self, live_from: int = 0) -> None:
+        self._live_from = live_from
+        self._running: RunningCompaction | None = None
+
+    def apply(self, event: SessionEvent) -> None:
+        """Take in the next event. Cost: O(1)."""
+        record = COMPACT_RECORDS.get(event.type)
+        if record == "end" or event.type == "session/end-seed":
+            self._running = None
+        elif record == "start" and event.seq >= self._live_from:
+            data = event.data
+            compaction_id = data.get("compactionId") if isinstance(data, dict) else None
+            self._running = RunningCompaction(compaction_id, event.seq, event.time)
+
+    def view(self) -> RunningCompaction | None:
+        """Return the compaction that is under way, or None."""
+        return self._running
+
+    def state(self) -> Any:
+        """Return where live begins, and the compaction that is under way."""
+        running = None if self._running is None else list(attrs.astuple(self._running))
+        return [self._live_from, running]
+
+    def restore(self, state: Any) -> None:
+        """Take on a state."""
+        self._live_from, running = state
+        self._running = None if running is None else RunningCompaction(*running)
