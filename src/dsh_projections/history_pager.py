@@ -11,12 +11,15 @@ from dsh_compact import is_compact_checkpoint
 from dsh_session import SessionError, SessionLog, topic_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from dsh_session import SessionEvent
 
 COUNTED_TOPICS: Final = frozenset({"append:user/message", "append:assistant/message", "append:steering/message"})
 """The topics of the messages that a human or a model produced; nothing else spends a page's quota."""
+
+
+CHUNK_TOPIC: Final = "log:assistant/chunk"
 
 
 class PageCursorError(SessionError, ValueError):
@@ -37,29 +40,33 @@ class HistoryPage:
 
     Attributes:
         events: the raw events.
-        before_seq: the seq that the page ends before.
+        start: the seq that the page begins at.
+        stop: the seq that it ends before.
         outside: by checkpoint on this page, the nodes that it cites and that are not on the page. A client that folds
             the page finds these missing.
+        left_out: how many stream chunks of finished messages lie in the range and were left out of ``events``.
     """
 
     events: tuple[SessionEvent, ...]
-    before_seq: int
+    start: int
+    stop: int
     outside: Mapping[int, tuple[int, ...]]
+    left_out: int = 0
 
     @property
     def first_seq(self) -> int | None:
         """The seq of the oldest event, which as ``before_seq`` gives the page before this one; None when empty."""
-        return self.events[0].seq if self.events else None
+        return self.start if self.start < self.stop else None
 
     @property
     def last_seq(self) -> int | None:
         """The seq of the newest event; None when the page is empty."""
-        return self.events[-1].seq if self.events else None
+        return self.stop - 1 if self.start < self.stop else None
 
     @property
     def has_more(self) -> bool:
         """Whether older events lie before this page."""
-        return bool(self.events) and self.events[0].seq > 0
+        return self.start > 0
 
 
 class HistoryPager:
@@ -75,7 +82,7 @@ class HistoryPager:
     def __init__(self, log: SessionLog | Sequence[SessionEvent]) -> None:
         self._log = log
 
-    def page(self, before_seq: int | None = None, max_messages: int = 50) -> HistoryPage:
+    def page(self, before_seq: int | None = None, max_messages: int = 50, *, chunks: bool = True) -> HistoryPage:
         """Return the newest events before a seq.
 
         Only append-origin user, assistant and steering messages count toward the quota. The page begins at the smallest
@@ -84,6 +91,8 @@ class HistoryPager:
         Args:
             before_seq: from 0 to the length of the log, which None stands for.
             max_messages: an int >= 1.
+            chunks: whether to give the stream chunks of messages that are finished; the range is the same without
+                them. Chunks that no answer follows are those of an unfinished message, and are always given.
 
         Raises:
             PageCursorError: an argument is out of its range. There is no silent restart.
@@ -98,27 +107,34 @@ class HistoryPager:
             )
         if type(max_messages) is not int or max_messages < 1:
             raise PageCursorError(f"max_messages is {max_messages!r}; a page holds 1 message or more", max_messages)
-        counted = list(islice(self._counted_back(before), max_messages))
+        counted = self._newest_counted(before, max_messages)
         cut = 0
         if len(counted) == max_messages:
-            cut = min(min((event.seq, *(event.source_event_seqs or ()))) for event in self._events_at(counted))
-        events = tuple(self._log[cut:before])
-        return HistoryPage(events, before, _outside(events, cut))
+            cut = min(min((event.seq, *(event.source_event_seqs or ()))) for event in counted)
+        events = self._log[cut:before] if chunks else self._without_chunks(cut, before)
+        return HistoryPage(tuple(events), cut, before, _outside(events, cut), before - cut - len(events))
 
-    def _counted_back(self, before: int) -> Iterator[int]:
+    def _newest_counted(self, before: int, limit: int) -> list[SessionEvent]:
         if isinstance(self._log, SessionLog):
-            topics = self._log.topics_back(before)
+            newest = islice(self._log.topics_back(before, sorted(COUNTED_TOPICS), batch=limit), limit)
+            return self._log.events_at(seq for seq, _ in newest)
+        back = (self._log[seq] for seq in range(before - 1, -1, -1))
+        return list(islice((event for event in back if topic_of(event) in COUNTED_TOPICS), limit))
+
+    def _without_chunks(self, start: int, stop: int) -> Sequence[SessionEvent]:
+        if isinstance(self._log, SessionLog):
+            topics = list(self._log.topics_back(stop, start=start))
         else:
-            topics = ((seq, topic_of(self._log[seq])) for seq in range(before - 1, -1, -1))
-        return (seq for seq, topic in topics if topic in COUNTED_TOPICS)
-
-    def _events_at(self, seqs: list[int]) -> list[SessionEvent]:
+            topics = [(event.seq, topic_of(event)) for event in reversed(self._log[start:stop])]
+        answers = (seq for seq, topic in topics if topic.endswith(":assistant/message"))
+        newest_answer = next(answers, -1)
+        kept = [seq for seq, topic in topics if topic != CHUNK_TOPIC or seq > newest_answer]
         if isinstance(self._log, SessionLog):
-            return self._log.events_at(seqs)
-        return [self._log[seq] for seq in seqs]
+            return self._log.events_at(kept)
+        return [self._log[seq] for seq in reversed(kept)]
 
 
-def _outside(events: tuple[SessionEvent, ...], first_seq: int) -> dict[int, tuple[int, ...]]:
+def _outside(events: Sequence[SessionEvent], first_seq: int) -> dict[int, tuple[int, ...]]:
     """A checkpoint cites earlier events only, so what it cites outside a page lies before it."""
     cited = {
         event.seq: tuple(seq for seq in event.source_event_seqs or () if seq < first_seq)
