@@ -44,6 +44,7 @@ from dsh_projections.transcript_entry import (
     TranscriptCall,
     TranscriptEntry,
 )
+from dsh_projections.transcript_pager import TranscriptPager
 from dsh_projections.verify import LogReport, verify_log
 
 __all__ = [
@@ -81,6 +82,7 @@ __all__ = [
     "ToolEntry",
     "TranscriptCall",
     "TranscriptEntry",
+    "TranscriptPager",
     "decode_reference_uri",
     "encode_reference_uri",
     "format_mention",

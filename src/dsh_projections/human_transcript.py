@@ -61,6 +61,7 @@ class _State(msgspec.Struct):
     unanswered: list[int]
     summaries: list[tuple[int, _Summary]]
     uncited: list[tuple[int, int]]
+    recalled: dict[str, tuple[str, str]]
 
 
 class HumanTranscript:
@@ -86,6 +87,7 @@ class HumanTranscript:
         self._unanswered: set[int] = set()  # positions of entries with open calls
         self._summaries: dict[int, _Summary] = {}  # by seq
         self._uncited: dict[int, int] = {}  # by cited seq, the position of a compaction that lacks its summary
+        self._recalled: dict[str, tuple[str, str]] = {}  # by call id, name and arguments of a call before a window
 
     @property
     def entries(self) -> Sequence[TranscriptEntry]:
@@ -104,21 +106,32 @@ class HumanTranscript:
         elif event.type in ("turn/start", "turn/end"):
             self._interrupt_open_calls()
 
+    def recall(self, event: SessionEvent) -> None:
+        """Take in a record from before a window, which an entry of the window cites: a ``tool/call`` or a summary."""
+        if event.type in SUMMARY_TYPES:
+            self._read_summary(event)
+            return
+        match event.data:
+            case {"callId": str() as call_id, "name": str() as name, "arguments": str() as arguments}:
+                self._recalled[call_id] = (name, arguments)
+            case _:
+                pass
+
     def view(self) -> Sequence[TranscriptEntry]:
         """Return `entries`."""
         return self._entries
 
     def state(self) -> Any:
         """Return the entries and what is still open."""
-        return msgspec.to_builtins(
-            _State(
-                self._entries,
-                self._asked,
-                sorted(self._unanswered),
-                list(self._summaries.items()),
-                list(self._uncited.items()),
-            )
+        state = _State(
+            self._entries,
+            self._asked,
+            sorted(self._unanswered),
+            list(self._summaries.items()),
+            list(self._uncited.items()),
+            self._recalled,
         )
+        return _listed(msgspec.to_builtins(state))
 
     def restore(self, state: Any) -> None:
         """Take on the entries of a state."""
@@ -128,6 +141,7 @@ class HumanTranscript:
         self._unanswered = set(read.unanswered)
         self._summaries = dict(read.summaries)
         self._uncited = dict(read.uncited)
+        self._recalled = read.recalled
 
     def _say(self, event: SessionEvent) -> None:
         data = event.data
@@ -168,20 +182,21 @@ class HumanTranscript:
     def _answer(self, event: SessionEvent, message: Any) -> None:
         (block,) = message["content"]
         call_id = block["toolCallId"]
-        name = arguments = None
+        name, arguments = self._recalled.get(call_id, (None, None))
         position = self._asked.get(call_id)
         if position is not None:
-            entry = self._message(position)
-            calls = []
-            for call in entry.calls:
-                answered = call
-                if call.call_id == call_id:
-                    name, arguments = call.name, call.arguments
-                    if call.result_seq is None:
-                        status: CallStatus = "failed" if block["isError"] else "done"
-                        answered = msgspec.structs.replace(call, status=status, result_seq=event.seq)
-                calls.append(answered)
-            self._set_calls(position, tuple(calls))
+            calls = self._message(position).calls
+            asked = [call for call in calls if call.call_id == call_id][-1]
+            name, arguments = asked.name, asked.arguments
+            if asked.result_seq is None:
+                status: CallStatus = "failed" if block["isError"] else "done"
+                answered = tuple(
+                    msgspec.structs.replace(call, status=status, result_seq=event.seq)
+                    if call.call_id == call_id
+                    else call
+                    for call in calls
+                )
+                self._set_calls(position, answered)
         blocks = block["content"]
         self._entries.append(
             ToolEntry(
@@ -247,6 +262,17 @@ class HumanTranscript:
             replaced_count=summary.replaced_count,
             token_count=summary.token_count,
         )
+
+
+def _listed(value: Any) -> Any:
+    """Return a value with lists for its tuples, which JSON does not have."""
+    match value:
+        case list() | tuple():
+            return [_listed(item) for item in value]
+        case dict():
+            return {key: _listed(item) for key, item in value.items()}
+        case _:
+            return value
 
 
 def _joined(blocks: Any, kind: str) -> str:

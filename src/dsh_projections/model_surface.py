@@ -80,12 +80,13 @@ class ModelSurface:
         return {
             "next_seq": self._surface.next_seq,
             "generation": self._surface.generation,
-            "nodes": [event.to_wire() for event in self._surface.events()],
+            "nodes": [[event.session_id, event.to_wire()] for event in self._surface.events()],
         }
 
     def restore(self, state: Any) -> None:
         """Take on the nodes of a state."""
-        events = {wire["seq"]: SessionEvent.from_wire(wire) for wire in state["nodes"]}
+        read = [SessionEvent.from_wire(wire, session_id) for session_id, wire in state["nodes"]]
+        events = {event.seq: event for event in read}
         self._surface = Surface.restore(
             events,
             next_seq=state["next_seq"],

@@ -1,0 +1,317 @@
+from __future__ import annotations
+
+from copy import deepcopy
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import run_state_machine_as_test
+
+from dsh_compact import compact_checkpoint_source
+from dsh_projections import (
+    CompactionProgress,
+    ContextLiveness,
+    EventClassifier,
+    HistoryPage,
+    HistoryPager,
+    HumanTranscript,
+    ModelSurface,
+    ReferenceProjector,
+    SessionCounts,
+    testing,
+)
+from dsh_projections.testing import (
+    check_entries_keep_identity,
+    check_live_equals_replay,
+    check_nothing_said_is_lost,
+    check_pages_tile,
+    check_projection,
+    check_reads_only_its_topics,
+    check_restores_at_every_cut,
+    projection_machine,
+    session_logs,
+)
+from dsh_session import APPEND, SessionEvent, SessionHeader, Surface, assistant_message, user_message
+from dsh_session.testing import LogBuilder, naive_refusals
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from dsh_projections import Projection
+
+OTHER_SESSION = SessionHeader(id="other", created_at=0)
+PROJECTIONS = [
+    CompactionProgress,
+    ContextLiveness,
+    EventClassifier,
+    HumanTranscript,
+    ModelSurface,
+    partial(ReferenceProjector, OTHER_SESSION, max_bytes=600),
+    SessionCounts,
+]
+
+QUICK_FIND = settings(max_examples=500, phases=[Phase.generate], derandomize=True, deadline=None)
+
+
+class Titles:
+    """A projection as an author would write one: the titles, of which the newest counts."""
+
+    version = 1
+    topics: frozenset[str] | None = frozenset({"log:session/title"})
+
+    def __init__(self) -> None:
+        self.titles: list[str] = []
+
+    def apply(self, event: SessionEvent) -> None:
+        if event.type == "session/title":
+            self.titles.append(event.data["title"])
+
+    def view(self) -> Any:
+        return list(self.titles)
+
+    def state(self) -> Any:
+        return list(self.titles)
+
+    def restore(self, state: Any) -> None:
+        self.titles = state
+
+
+class EverythingSeen(Titles):
+    topics = None
+
+    def apply(self, event: SessionEvent) -> None:
+        self.titles.append(event.type)
+
+
+class WithMoodOfItsOwn(Titles):
+    def view(self) -> Any:
+        self.titles.append("looked at")
+        return list(self.titles)
+
+
+class BornWithMemory(Titles):
+    memory: list[str] = []  # noqa: RUF012 - the fault that is to be found
+
+    def __init__(self) -> None:
+        self.titles = self.memory
+
+
+class Forgetful(Titles):
+    def state(self) -> Any:
+        return []
+
+
+class Unstorable(Titles):
+    def state(self) -> Any:
+        return set(self.titles)
+
+
+class ForgetfulOfWhatComes(Titles):
+    """Restores what is seen, and not what the next event needs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def apply(self, event: SessionEvent) -> None:
+        if event.type == "session/title":
+            self.count += 1
+            self.titles = [str(self.count)]
+
+
+class ReaderOfMore(Titles):
+    def apply(self, event: SessionEvent) -> None:
+        self.titles.append(event.type)
+
+
+class Lossy(HumanTranscript):
+    """Takes what a compaction replaced out of the transcript, as a reader of the surface would."""
+
+    def view(self) -> Any:
+        last = max((i for i, entry in enumerate(self._entries) if entry.kind == "compaction"), default=0)
+        return self._entries[last:]
+
+
+class Copying(HumanTranscript):
+    def view(self) -> Any:
+        return deepcopy(list(self._entries))
+
+
+class FaultyPager:
+    """Gives the pages of a right pager, with a fault."""
+
+    def __init__(self, events: Sequence[SessionEvent], fault: Callable[[HistoryPage], HistoryPage]) -> None:
+        self.pager = HistoryPager(events)
+        self.fault = fault
+
+    def page(self, before_seq: int | None = None, max_messages: int = 50) -> HistoryPage:
+        return self.fault(self.pager.page(before_seq, max_messages))
+
+
+class RestlessPager(FaultyPager):
+    """Begins anew at the end where there is nothing more."""
+
+    def page(self, before_seq: int | None = None, max_messages: int = 50) -> HistoryPage:
+        return super().page(before_seq or None, max_messages)
+
+
+class AlwaysMorePage(HistoryPage):
+    @property
+    def has_more(self) -> bool:
+        return True
+
+
+def without_events(page: HistoryPage) -> HistoryPage:
+    return attrs.evolve(page, events=())
+
+
+def without_its_first_event(page: HistoryPage) -> HistoryPage:
+    if len(page.events) == 1:
+        return page
+    return attrs.evolve(page, events=page.events[1:], start=page.start + 1)
+
+
+def without_its_last_event(page: HistoryPage) -> HistoryPage:
+    return attrs.evolve(page, events=page.events[:-1] or page.events)
+
+
+def of_another_range(page: HistoryPage) -> HistoryPage:
+    return attrs.evolve(page, start=page.start + 1)
+
+
+def with_more_before_it(page: HistoryPage) -> HistoryPage:
+    return AlwaysMorePage(**attrs.asdict(page, recurse=False))
+
+
+def retitle(log: LogBuilder) -> None:
+    log.append("session/title", {"title": f"title {len(log.events)}"})
+
+
+def titled() -> list[SessionEvent]:
+    log = LogBuilder()
+    log.append("session/title", {"title": "first"})
+    log.append("turn/start", {"turn": 1})
+    log.append("session/title", {"title": "second"})
+    return log.events
+
+
+def compacted() -> list[SessionEvent]:
+    log = LogBuilder()
+    answer = assistant_message("hi", turn=1, step=1, provider="p", model="m", message_id="m2")
+    log.append("user/message", user_message("hello", message_id="m0"), APPEND)
+    log.append("assistant/chunk", {"turn": 1, "step": 1, "chunk": {"type": "text-delta", "index": 0, "text": "hi"}})
+    log.append("assistant/message", answer, APPEND, [1])
+    log.replace("user/message", user_message("x", source=compact_checkpoint_source("c"), message_id="m3"), 0, 2)
+    log.append("user/message", user_message("more", message_id="m4"), APPEND)
+    return log.events
+
+
+@settings(max_examples=40, deadline=None)
+@given(session_logs())
+def test_the_logs_are_valid(events: list[SessionEvent]) -> None:
+    """Every event of a log out of `session_logs` fits what stands before it."""
+    surface = Surface()
+    for position, event in enumerate(events):
+        assert set() == naive_refusals(events[:position], event)
+        surface.apply(surface.plan(event))
+
+
+@pytest.mark.parametrize("make", [*PROJECTIONS, Titles, EverythingSeen])
+@settings(max_examples=25, deadline=None)
+@given(events=session_logs(max_moves=16))
+def test_a_projection_keeps_its_laws(make: Callable[[], Projection[Any]], events: list[SessionEvent]) -> None:
+    """Every projection of ours shows the same view live, replayed, restored anywhere, and fed its topics alone."""
+    check_projection(make, events)
+
+
+@pytest.mark.parametrize("make", PROJECTIONS)
+def test_a_projection_survives_crashes(make: Callable[[], Projection[Any]]) -> None:
+    """A reader that is stopped and crashes while its session goes on shows what a fresh replay shows."""
+    machine = projection_machine(make)
+    run_state_machine_as_test(machine, settings=settings(max_examples=10, stateful_step_count=15, deadline=None))
+
+
+@pytest.mark.parametrize(
+    ("law", "make"),
+    [
+        (check_live_equals_replay, WithMoodOfItsOwn),
+        (check_live_equals_replay, BornWithMemory),
+        (check_restores_at_every_cut, Forgetful),
+        (check_restores_at_every_cut, ForgetfulOfWhatComes),
+        (check_reads_only_its_topics, ReaderOfMore),
+    ],
+)
+def test_a_law_finds_what_breaks_it(law: Callable[..., None], make: Callable[[], Projection[Any]]) -> None:
+    """Each law refuses a projection that breaks it, on a log where it shows; so does the check of all of them."""
+    for check in (law, check_projection):
+        with pytest.raises(AssertionError, match=r"expected .*, found"):
+            check(make, titled())
+
+
+@pytest.mark.parametrize("make", [Forgetful, ForgetfulOfWhatComes])
+def test_a_crash_finds_what_was_not_kept(make: Callable[[], Projection[Any]]) -> None:
+    """The state machine finds a reader whose state lacks what the next event needs."""
+    machine = projection_machine(make, st.just(retitle))
+    with pytest.raises(AssertionError, match=r"expected .*, found"):
+        run_state_machine_as_test(machine, settings=QUICK_FIND)
+
+
+def test_a_state_that_no_store_can_hold_is_refused() -> None:
+    """A state that is no lossless JSON raises what the encoder says of it."""
+    with pytest.raises(ValueError, match="set"):
+        check_restores_at_every_cut(Unstorable, titled())
+
+
+def test_a_transcript_that_compaction_shortens_is_refused() -> None:
+    """The law of the transcript finds lines that a compaction took away."""
+    check_nothing_said_is_lost(HumanTranscript, compacted())
+    with pytest.raises(AssertionError, match="at seq 3"):
+        check_nothing_said_is_lost(Lossy, compacted())
+
+
+def test_a_transcript_that_copies_its_entries_is_refused() -> None:
+    """An equal entry that is another object is found."""
+    check_entries_keep_identity(HumanTranscript, compacted())
+    with pytest.raises(AssertionError, match="seq 1 made an equal copy"):
+        check_entries_keep_identity(Copying, compacted())
+
+
+@pytest.mark.parametrize(
+    ("fault", "found"),
+    [
+        (without_events, "the page before seq 5 has events"),
+        (without_its_first_event, "what the message at seq 2 cites and is not on the page before seq 4"),
+        (without_its_last_event, "the page before seq 4: expected"),
+        (of_another_range, "first and last seq of the page before seq 5"),
+        (with_more_before_it, "whether there is more before the page before seq 1"),
+    ],
+)
+def test_pages_that_do_not_tile_are_refused(fault: Callable[[HistoryPage], HistoryPage], found: str) -> None:
+    """The law of pages finds gaps, parted messages, wrong ends, and a wrong word on whether there is more."""
+    log = compacted()
+    with pytest.raises(AssertionError, match=found):
+        check_pages_tile(FaultyPager(log, fault), log, 1)
+
+
+def test_pages_without_an_end_are_refused() -> None:
+    """A walk that does not come to rest at event 0 is found."""
+    check_pages_tile(HistoryPager(compacted()), compacted(), 1)
+    with pytest.raises(AssertionError, match="the page before seq 0"):
+        check_pages_tile(RestlessPager(compacted(), lambda page: page), compacted(), 1)
+
+
+def test_an_example_is_checked_whichever_way_it_comes() -> None:
+    """An example compares what is seen after its events, and holds its log against the laws as well."""
+    first, start, second = titled()
+    example = testing.given(Titles, [first]).when(start)
+    # then
+    example.then(["first"])
+    example.when(second).then(["first", "second"])
+    example.when(second).then("second", seen=lambda titles: titles[-1])
+    with pytest.raises(AssertionError, match="expected 'third', found 'second'"):
+        example.when(second).then("third", seen=lambda titles: titles[-1])
+    with pytest.raises(AssertionError, match="restored after 1 events"):
+        testing.given(Forgetful, [first]).then(["first"])
