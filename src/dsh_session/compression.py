@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _FRAME_MAGIC = b"\x28\xb5\x2f\xfd"
 _SKIPPABLE_MAGIC = frozenset(bytes([first]) + b"\x2a\x4d\x18" for first in range(0x50, 0x60))
-_STEP = 1 << 11  # bytes decompressed at a time, since each few of them may unfold into a block of 128 KiB
+_STEP = 1 << 8  # bytes decompressed at a time, since every four of them may unfold into 128 KiB
 
 
 class MissingZstandardError(SessionError, ImportError):

@@ -9,7 +9,6 @@ import attrs
 
 from dsh_session import lossless_json
 from dsh_session.errors import InvalidHeaderError, NotJSONError
-from dsh_session.event import encoded_under
 
 FORMAT_VERSION: Final = 0
 """The version of the log format that this library reads and writes."""
@@ -54,11 +53,10 @@ class SessionHeader:
         )
         for key, count in (("seedLength", self.seed_length), ("delegationDepth", self.delegation_depth)):
             _require(count is None or _is_count(count), key, count, "an int >= 0")
-        for key, value in (("origin", self.origin), ("agentPreset", self.agent_preset)):
-            try:
-                encoded_under(value, key)
-            except NotJSONError as error:
-                raise InvalidHeaderError(f"session header: {error}") from None
+        try:
+            lossless_json.encode(self.to_wire())
+        except NotJSONError as error:
+            raise InvalidHeaderError(f"session header: {error}") from None
 
     @classmethod
     def from_wire(cls, obj: Any) -> SessionHeader:

@@ -17,7 +17,7 @@ from dsh_session import lossless_json
 from dsh_session.chunk_rows import packed, row_to_wire
 from dsh_session.compression import compressing
 from dsh_session.errors import InvalidSurfaceError
-from dsh_session.event import Append, Replace, SessionEvent
+from dsh_session.event import Replace, SessionEvent
 from dsh_session.jsonl_reader import JsonlReader
 
 if TYPE_CHECKING:
@@ -114,13 +114,11 @@ def line_of(event: SessionEvent) -> bytes:
     """Write an event as a line of JSONL, without the line's end. Its data is not decoded for that."""
     parts = [b'{"type":%b,"seq":%d,"time":%d,"data":' % (_encoded_type(event.type), event.seq, event.time)]
     parts.append(event.encoded_data)
-    match event.surface_op:
-        case Append():
-            parts.append(b',"surfaceOp":"append"')
-        case Replace(start, end):
-            parts.append(b',"surfaceOp":{"op":"replace","start":%d,"end":%d}' % (start, end))
-        case None:
-            pass
+    marker = event.surface_op
+    if isinstance(marker, Replace):
+        parts.append(b',"surfaceOp":{"op":"replace","start":%d,"end":%d}' % (marker.start, marker.end))
+    elif marker is not None:
+        parts.append(b',"surfaceOp":"append"')
     if event.source_event_seqs is not None:
         parts.append(b',"sourceEventSeqs":%b' % lossless_json.encode(list(event.source_event_seqs)))
     parts.append(b',"ignorable":true}' if event.ignorable else b"}")

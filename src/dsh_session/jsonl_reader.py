@@ -6,8 +6,6 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from dsh_session import lossless_json
 from dsh_session.chunk_rows import decode_storage_record
 from dsh_session.compression import BrokenStreamError, decompressed
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
 _BOM = b"\xef\xbb\xbf"
 _NULS = re.compile(rb"\0+")
 
-_decode = msgspec.json.Decoder().decode
 _scan = json.JSONDecoder().raw_decode
 
 
@@ -55,6 +52,7 @@ class JsonlReader:
         source: the file's name, or ``"<stream>"``.
         header: the session's header, read on opening.
         bytes_read: how much of the source was read, as it is stored there.
+        close: closes the file that was opened, if one was.
     """
 
     def __init__(self, source: str, blocks: Iterable[bytes], close: Callable[[], object], *, is_lenient: bool) -> None:
@@ -126,7 +124,7 @@ class JsonlReader:
         """Give each JSON object with the number of its line, and report what is none. Blank lines are passed over."""
         for number, line, is_last in lines:
             try:
-                value = _parsed(line)
+                value = lossless_json.read(line)
             except NotJSONError as error:
                 reason = str(error)
             else:
@@ -192,14 +190,6 @@ def _records(decoded: Iterable[tuple[int, dict[str, Any], list[SessionEvent]]]) 
             yield Record(number, event, wire)
 
 
-def _parsed(line: bytes) -> Any:
-    """Read a line as JSON. What an event is made of it is checked as it is encoded, so it is not checked here."""
-    try:
-        return _decode(line)
-    except (msgspec.DecodeError, RecursionError):
-        return lossless_json.parse(line)
-
-
 def _whole_objects(line: bytes) -> tuple[list[dict[str, Any]], int]:
     """Return the whole JSON objects on a damaged line, and how many of its bytes are no part of one.
 
@@ -213,7 +203,7 @@ def _whole_objects(line: bytes) -> tuple[list[dict[str, Any]], int]:
         while start < len(text):
             found = _object_at(text, start)
             if found is None:
-                lost_bytes += len(text[start:].encode("utf-8", "surrogateescape").rstrip())
+                lost_bytes += len(text[start:].encode("utf-8", "surrogateescape"))
                 break
             value, start = found
             objects.append(value)
@@ -226,7 +216,7 @@ def _object_at(text: str, start: int) -> tuple[dict[str, Any], int] | None:
         return None
     try:
         _, end = _scan(text, start)
-        value = _parsed(text[start:end].encode("utf-8", "surrogateescape"))
+        value = lossless_json.read(text[start:end].encode("utf-8", "surrogateescape"))
     except (ValueError, RecursionError):  # NotJSONError is a ValueError
         return None
     following = _past_space(text, end)

@@ -85,17 +85,26 @@ def parse(text: str | bytes) -> Any:
     Raises:
         NotJSONError: the text is not JSON (NaN and Infinity are not), or its value is not lossless.
     """
+    value = read(text)
+    _check(value)
+    return value
+
+
+def read(text: str | bytes) -> Any:
+    """Read JSON text that came from outside, as `parse` does, and leave the check to whoever encodes the value.
+
+    Raises:
+        NotJSONError: the text is not JSON.
+    """
     try:
-        value = _decode(text)
+        return _decode(text)
     except UnicodeEncodeError:
-        value = _load(text)
+        return _load(text)
     except (msgspec.DecodeError, RecursionError) as error:
         # msgspec refuses the escape of a lone surrogate, which JSON allows.
         if not _has_escape(text):
             raise NotJSONError(_said_by(error)) from None
-        value = _load(text)
-    _check(value)
-    return value
+        return _load(text)
 
 
 def validate(value: Any) -> None:

@@ -53,10 +53,10 @@ class Damage:
         line: where it was found, counted from 1.
         kind: what it is. ``torn-tail``: the file ends inside a record. ``malformed-line``: not JSON objects.
             ``glued-records``: whole records on one line. ``nul-run``: NUL bytes, as a crashed file system leaves.
-            ``malformed-record``: an object that is no event. ``second-header``: of this session, or of another one,
-            which ends this log. ``repeated-seq``, ``misplaced-seq``, ``missing-seqs``: an event out of order, or none.
-            ``lost-sources``: provenance that names lost events. ``unfit-event``: it no longer fits the surface, or
-            holds no proper message. ``compression``: what follows cannot be decompressed.
+            ``malformed-record``: an object that is no event, kept as data. ``second-header``: of this session, or of
+            another one, which ends this log. ``repeated-seq``, ``misplaced-seq``, ``missing-seqs``: an event out of
+            order, or none. ``lost-sources``: provenance that names lost events. ``unfit-event``: it no longer fits
+            the surface, or holds no proper message. ``compression``: what follows cannot be decompressed.
         reason: what was found, and what became of it.
         lost_bytes: how many bytes of the line were passed over.
         lost_seqs: the seqs of the events that are missing.
