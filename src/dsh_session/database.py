@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from eventsourcing.application import Application
 from eventsourcing.persistence import JSONTranscoder
 from eventsourcing.popo import POPOFactory
-from eventsourcing.sqlite import SQLiteFactory
+from eventsourcing.sqlite import SQLiteDatastore, SQLiteFactory
 from eventsourcing.utils import Environment
 
+from dsh_session.errors import StoreError
 from dsh_session.recorder import MemoryRecorder, SQLiteRecorder, typed_errors
 from dsh_session.storage import SessionMapper
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from os import PathLike
 
     from eventsourcing.persistence import InfrastructureFactory
+    from eventsourcing.sqlite import SQLiteConnection
     from eventsourcing.utils import EnvType
+
+    MakeFactory = Callable[[Environment], InfrastructureFactory[Any]]
 
 
 class MemoryFactory(POPOFactory):
@@ -30,19 +36,51 @@ class MemoryFactory(POPOFactory):
         return MemoryRecorder()
 
 
+class OneWriterDatastore(SQLiteDatastore):
+    """Lets one thread write at a time, and the others wait outside the library's pool.
+
+    While a thread waits in the pool to write, the pool gives nobody a connection; a writer that reads as it writes,
+    as a fork does, would then wait for itself.
+    """
+
+    def __init__(self, db_name: str, *, lock_timeout: int | None) -> None:
+        super().__init__(db_name, lock_timeout=lock_timeout, originator_id_type="text")
+        self.pool.is_journal_mode_wal = True  # the recorder sets the mode, when it has seen whose file it is
+        self._writing = RLock()
+
+    @contextmanager
+    def get_connection(self, *, commit: bool) -> Iterator[SQLiteConnection]:
+        """Lend a connection out, to one writer at a time."""
+        with self._writing if commit else nullcontext(), super().get_connection(commit=commit) as connection:
+            yield connection
+
+
 class SessionSQLiteFactory(SQLiteFactory):
     """Makes the recorders of a store in an SQLite file."""
 
     application_recorder_class = SQLiteRecorder
+
+    def __init__(self, env: Environment) -> None:
+        super().__init__(env)
+        pool = self.datastore.pool
+        self.datastore = OneWriterDatastore(pool.db_name, lock_timeout=pool.lock_timeout)
 
 
 class SessionApplication(Application[str]):
     """The library's application behind a store.
 
     Its whole configuration is passed in: nothing in the process's environment moves anybody's data.
+
+    Attributes:
+        where: the database, as errors name it.
     """
 
     name = "dsh_session"
+
+    def __init__(self, where: str, make_factory: MakeFactory, env: EnvType) -> None:
+        self.where = where
+        self._make_factory = make_factory
+        super().__init__(env)
 
     def construct_env(self, name: str, env: EnvType | None = None) -> Environment:
         """Take the configuration as it was passed."""
@@ -50,7 +88,7 @@ class SessionApplication(Application[str]):
 
     def construct_factory(self, env: Environment) -> InfrastructureFactory[Any]:
         """Make the factory of the kind of database that is configured."""
-        return SessionSQLiteFactory(env) if env.get("SQLITE_DBNAME") else MemoryFactory(env)
+        return self._make_factory(env)
 
     def construct_mapper(self) -> SessionMapper:
         """Make the mapper, with the compressor and the cipher that are configured."""
@@ -61,17 +99,36 @@ def open_application(target: str | PathLike[str], settings: Mapping[str, str]) -
     """Open the database that a target names.
 
     Args:
-        target: ``":memory:"``, or the path of an SQLite file.
+        target: ``":memory:"``, the URL of a PostgreSQL database, or the path of an SQLite file.
         settings: further configuration of the library, such as ``COMPRESSOR_TOPIC`` and ``CIPHER_KEY``.
 
     Raises:
         StoreError: the database cannot be opened.
     """
-    env = {"ORIGINATOR_ID_TYPE": "text", "CREATE_TABLE": "n", "IS_SNAPSHOTTING_ENABLED": "y", **settings}
-    if target != ":memory:":
-        env["SQLITE_DBNAME"] = str(Path(target).absolute())
-    with typed_errors(str(target)):
-        application = SessionApplication(env)
+    where, make_factory, configured = _database(target)
+    env = {"ORIGINATOR_ID_TYPE": "text", "CREATE_TABLE": "n", "IS_SNAPSHOTTING_ENABLED": "y", **settings, **configured}
+    with typed_errors(where), ExitStack() as opened:
+        try:
+            application = SessionApplication(where, make_factory, env)
+        except OSError as error:  # what the library refuses a setting with
+            raise StoreError(f"{where}: {error}") from error
+        opened.callback(application.close)
         recorder: Any = application.recorder
         recorder.create_table()
+        opened.pop_all()
     return application
+
+
+def _database(target: str | PathLike[str]) -> tuple[str, MakeFactory, dict[str, str]]:
+    """Return the name of a database in errors, what makes its factory, and the configuration that finds it."""
+    where = str(target)
+    if where == ":memory:":
+        return where, MemoryFactory, {}
+    if not where.startswith(("postgresql://", "postgres://")):
+        return where, SessionSQLiteFactory, {"SQLITE_DBNAME": str(Path(target).absolute())}
+    try:
+        from dsh_session import postgres  # noqa: PLC0415 - an extra: only who opens a PostgreSQL store needs it
+    except ImportError as error:
+        raise StoreError("a store in PostgreSQL needs the package psycopg: install dsh-session[postgres]") from error
+    configured = postgres.configuration(where)
+    return postgres.name_of(configured), postgres.SessionPostgresFactory, configured

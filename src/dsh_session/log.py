@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 BATCH: Final = 1000
 """How many events are read at a time."""
+_END: Final = 2**62  # no seq is as high
 _TOPICS_BATCH: Final = 20_000
 
 
@@ -63,7 +64,7 @@ class SessionLog(Sequence["SessionEvent"]):
             found = {event.seq: event for event in self._reader.events_at(wanted)}
             return [found[seq] for seq in wanted]
         seq = index if index >= 0 else index + len(self)
-        found_events = self._reader.events(seq, seq + 1) if seq >= 0 else []
+        found_events = self._reader.events(seq, seq + 1) if 0 <= seq < _END else []
         if not found_events:
             raise IndexError(f"no event {index} in the log of session {self.session_id!r}")
         return found_events[0]
@@ -77,13 +78,26 @@ class SessionLog(Sequence["SessionEvent"]):
             yield from self._reader.events(0, stop, desc=True, limit=BATCH)
             stop -= BATCH
 
-    def read(self, start: int = 0, stop: int | None = None) -> Iterator[SessionEvent]:
-        """Iterate over the events from ``start`` to below ``stop``, or to the end. Cost: O(events read)."""
-        end = 2**62 if stop is None else stop
+    def read(self, start: int = 0, stop: int | None = None, topics: Sequence[str] = ()) -> Iterator[SessionEvent]:
+        """Iterate over the events from ``start`` to below ``stop``, or to the end.
+
+        Args:
+            start: the first seq.
+            stop: the seq to stop before.
+            topics: those to show; all of them where none are named.
+
+        Cost: O(events read), and the database's for passing over others.
+        """
+        start, end = max(start, 0), _END if stop is None else stop
+        if topics:
+            for batch in self.topics(start, min(end, len(self)), topics):
+                for first in range(0, len(batch), BATCH):
+                    yield from self._reader.events_at([seq for seq, _ in batch[first : first + BATCH]])
+            return
         while start < end:
-            batch = self._reader.events(start, min(end, start + BATCH))
-            yield from batch
-            if len(batch) < BATCH:
+            batch_of_events = self._reader.events(start, min(end, start + BATCH))
+            yield from batch_of_events
+            if len(batch_of_events) < BATCH:
                 return
             start += BATCH
 
@@ -99,14 +113,23 @@ class SessionLog(Sequence["SessionEvent"]):
                 return
             start = batch[-1][0] + 1
 
-    def topics_back(self, before: int) -> Iterator[tuple[int, str]]:
-        """Iterate over (seq, topic) from the event before ``before`` back to event 0, without reading payloads.
+    def topics_back(
+        self, before: int, topics: Sequence[str] = (), *, start: int = 0, batch: int = BATCH
+    ) -> Iterator[tuple[int, str]]:
+        """Iterate over (seq, topic) from the event before ``before`` back to ``start``, without reading payloads.
 
-        Cost: O(events passed); one look-up a batch.
+        Args:
+            before: the seq to begin below.
+            topics: those to show; all of them where none are named.
+            start: the last seq to show.
+            batch: how many to read at a time.
+
+        Cost: O(events passed), in the database where they are of other topics.
         """
-        while before > 0:
-            yield from self._reader.topics(0, before, desc=True, limit=BATCH)
-            before -= BATCH
+        while before > start:
+            found = self._reader.topics(start, before, desc=True, limit=batch, topics=topics)
+            yield from found
+            before = found[-1][0] if len(found) == batch else start
 
     def events_at(self, seqs: Iterable[int]) -> list[SessionEvent]:
         """Return the events of some seqs, in seq order; seqs that are not in the log are passed over."""

@@ -358,7 +358,7 @@ def check_data(event_type: str, data: Any, seq: int | None = None, *, is_import:
     if is_import and _is_older(event_type, data):
         shape = _OLDER_SHAPES[event_type]
     try:
-        msgspec.convert(data, shape)
+        _check_shape(data, shape)
         if event_type != "request/header":
             _check_content(event_type, message_of(event_type, data))
     except msgspec.ValidationError as error:
@@ -512,12 +512,33 @@ _BLOCK_SHAPES: Final[Mapping[str, type[msgspec.Struct]]] = {
 }
 
 
+def _check_shape(value: Any, shape: type[msgspec.Struct]) -> None:
+    try:
+        msgspec.convert(value, shape)
+    except UnicodeEncodeError:
+        # msgspec cannot compare a str that holds a lone surrogate with a key or a constant.
+        msgspec.convert(_with_escapes(value), shape)
+
+
+def _with_escapes(value: Any) -> Any:
+    """Return the value with every lone surrogate spelled out: as long or longer, and no known key or constant."""
+    match value:
+        case str():
+            return value.encode("utf-8", "backslashreplace").decode("utf-8")
+        case list():
+            return [_with_escapes(item) for item in value]
+        case dict():
+            return {_with_escapes(key): _with_escapes(item) for key, item in value.items()}
+        case _:
+            return value
+
+
 def _check_content(event_type: str, message: Any) -> None:
     content = message["content"]
     if event_type == "tool/result":
         if len(content) != 1:
             raise msgspec.ValidationError(f"a tool/result has one tool-result block, not {len(content)} blocks")
-        msgspec.convert(content[0], _ResultBlockShape)
+        _check_shape(content[0], _ResultBlockShape)
         if content[0]["toolCallId"] != message["source"]["callId"]:
             raise msgspec.ValidationError(
                 f"the block's toolCallId {content[0]['toolCallId']!r} is not"
@@ -527,7 +548,7 @@ def _check_content(event_type: str, message: Any) -> None:
     for block in content:
         shape = _BLOCK_SHAPES.get(block["type"])
         if shape is not None:
-            msgspec.convert(block, shape)
+            _check_shape(block, shape)
 
 
 def _blocks(content: str | Sequence[Block]) -> list[Any]:

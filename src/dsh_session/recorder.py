@@ -8,17 +8,21 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
-from eventsourcing.persistence import IntegrityError, PersistenceError
+from eventsourcing.domain import EventSourcingError
+from eventsourcing.persistence import IntegrityError
 from eventsourcing.popo import POPOApplicationRecorder
 from eventsourcing.sqlite import SQLiteApplicationRecorder
 
 from dsh_session.errors import StoreError, StoreFormatError
+from dsh_session.tracking import MemoryTracker, SQLTracker
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from eventsourcing.persistence import StoredEvent
-    from eventsourcing.sqlite import SQLiteCursor
+
+    from dsh_session.tracking import Guard, Tracker
+    from dsh_session.watch import Watch
 
 SCHEMA_VERSION: Final = 1
 """Written to a database of ours as its version; one that says more is from a newer library."""
@@ -73,9 +77,21 @@ class SessionRecorder(Protocol):
         """Return originator ids above ``after``, in their order."""
         ...
 
+    def watch(self) -> Watch | None:
+        """Begin to watch for anybody's inserts, or return None where the database does not tell."""
+        ...
+
+    def tracker(self, guard: Guard) -> Tracker:
+        """Return where the states of tracked projections are kept; ``guard`` is entered around each transaction."""
+        ...
+
 
 class MemoryRecorder(POPOApplicationRecorder):
     """Keeps sessions in this process."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._tracker = MemoryTracker()
 
     def create_table(self) -> None:
         """Do nothing: there is no table."""
@@ -124,6 +140,13 @@ class MemoryRecorder(POPOApplicationRecorder):
                 :limit
             ]
 
+    def watch(self) -> None:
+        """Return None: nobody else can insert."""
+
+    def tracker(self, guard: Guard) -> MemoryTracker:  # noqa: ARG002 - no database, no errors of one
+        """Return where the states of tracked projections are kept."""
+        return self._tracker
+
     def _versions(self, originator_id: str) -> Mapping[int, int]:
         return self._stored_events_index.get(originator_id, {})
 
@@ -145,16 +168,18 @@ class SQLiteRecorder(SQLiteApplicationRecorder):
         with self.datastore.transaction(commit=False) as cursor:
             cursor.execute("PRAGMA user_version")
             version = cursor.fetchone()[0]
-            cursor.execute("SELECT count(*) FROM sqlite_schema")
-            is_empty = cursor.fetchone()[0] == 0
+            cursor.execute("SELECT name FROM sqlite_schema")
+            names = {row[0] for row in cursor.fetchall()}
         if version > SCHEMA_VERSION:
             raise StoreFormatError(
                 f"the database is of schema version {version}; this library knows {SCHEMA_VERSION} and below"
             )
-        if version == SCHEMA_VERSION:
-            return
-        if not is_empty:
+        if names and not (version == SCHEMA_VERSION and {"stored_events", "stored_snapshots"} <= names):
             raise StoreFormatError("an SQLite database, but not a store of sessions")
+        with self.datastore.get_connection(commit=True) as connection:
+            connection.cursor().execute("PRAGMA journal_mode = WAL")
+        if names:
+            return
         with self.datastore.transaction(commit=True) as cursor:
             # The first statement writes, so that a second process at its first start waits here instead of failing.
             cursor.execute("PRAGMA user_version = 0")
@@ -166,7 +191,10 @@ class SQLiteRecorder(SQLiteApplicationRecorder):
     def insert_after(self, originator_id: str, stored_events: Iterable[StoredEvent], after: int) -> int:
         """Insert events behind version ``after``."""
         with self.datastore.transaction(commit=True) as cursor:
-            inserted = self._insert_many(cursor, stored_events)
+            raw = cursor.sqlite_cursor
+            rows = ((s.originator_id, s.originator_version, s.topic, s.state) for s in stored_events)
+            raw.executemany(self.insert_events_statement, rows)
+            inserted = raw.rowcount
             if after >= 0:
                 cursor.execute(
                     f"SELECT 1 FROM {self.events_table_name} WHERE originator_id=? AND originator_version=?",
@@ -175,18 +203,6 @@ class SQLiteRecorder(SQLiteApplicationRecorder):
                 if cursor.fetchone() is None:
                     raise IntegrityError(f"no version {after} to follow")
         return inserted
-
-    def _insert_events(self, c: SQLiteCursor, stored_events: Sequence[StoredEvent], **_: Any) -> Sequence[int] | None:
-        self._insert_many(c, stored_events)
-        return None
-
-    def _insert_many(self, cursor: SQLiteCursor, stored_events: Iterable[StoredEvent]) -> int:
-        raw = cursor.sqlite_cursor
-        raw.executemany(
-            self.insert_events_statement,
-            ((s.originator_id, s.originator_version, s.topic, s.state) for s in stored_events),
-        )
-        return raw.rowcount
 
     def select_rows(self, originator_id: str, start: int, stop: int, *, desc: bool, limit: int) -> list[Row]:
         """Return the rows with versions from ``start`` to below ``stop``."""
@@ -233,6 +249,13 @@ class SQLiteRecorder(SQLiteApplicationRecorder):
             )
             return [row[0] for row in cursor.fetchall()]
 
+    def watch(self) -> None:
+        """Return None: SQLite does not tell of other processes."""
+
+    def tracker(self, guard: Guard) -> SQLTracker:
+        """Return where the states of tracked projections are kept."""
+        return SQLTracker(guard, self.datastore.transaction, placeholder="?", binary="BLOB")
+
     def _select(self, columns: str, where: str, parameters: tuple[Any, ...]) -> list[Any]:
         with self.datastore.transaction(commit=False) as cursor:
             raw = cursor.sqlite_cursor
@@ -255,7 +278,7 @@ def typed_errors(where: str) -> Iterator[None]:
         yield
     except IntegrityError:
         raise
-    except StoreError as error:
-        raise type(error)(f"{where}: {error}") from error.__cause__
-    except (PersistenceError, sqlite3.Error, OSError) as error:
-        raise StoreError(f"{where}: {error}") from error
+    except StoreFormatError as error:
+        raise StoreFormatError(f"{where}: {error}") from None
+    except (EventSourcingError, sqlite3.Error) as error:
+        raise StoreError(f"{where}: {str(error) or type(error).__name__}") from error

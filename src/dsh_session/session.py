@@ -52,20 +52,22 @@ class Session:
         header: what is known of the session.
         surface: the nodes that the model is sent; it is read here and changed by `append` alone.
         open_turn: the turn, step and calls that are open.
-        open_compaction: the seq of the compaction bracket that is open since the newest ``session/end-seed``, or None.
+        compaction_start: the start of the compaction that is open since the newest ``session/end-seed``, or None.
         snapshot_seq: the length of the log at its newest snapshot; a store keeps it.
+        unanswered: how many of the pending events were sent to a store that did not answer; a store keeps it.
     """
 
     def __init__(self, header: SessionHeader, *, clock: Callable[[], int] = now_ms) -> None:
         self.header = header
         self.surface = Surface()
         self.open_turn = OpenTurn()
-        self.open_compaction: int | None = None
+        self.compaction_start: SessionEvent | None = None
         self._clock = clock
         self._last_time = header.created_at
         self._requests: dict[str, SessionEvent] = {}
         self._pending: list[SessionEvent] = []
         self.snapshot_seq = 0
+        self.unanswered = 0
 
     @property
     def id(self) -> str:
@@ -76,6 +78,11 @@ class Session:
     def next_seq(self) -> int:
         """The seq of the next event, which is the length of the log."""
         return self.surface.next_seq
+
+    @property
+    def open_compaction(self) -> int | None:
+        """The seq of `compaction_start`, or None between compactions."""
+        return None if self.compaction_start is None else self.compaction_start.seq
 
     @property
     def pending(self) -> Sequence[SessionEvent]:
@@ -219,7 +226,7 @@ class Session:
             state["nodes"], next_seq=state["next_seq"], generation=state["generation"], fetch=fetch
         )
         session.open_turn = OpenTurn.restore(state["open_turn"])
-        session.open_compaction = state["open_compaction"]
+        session._read_compaction_start(state["open_compaction"], fetch)
         session._last_time = state["last_time"]
         session._requests = {event.type: event for event in fetch(state["requests"])}
         return session
@@ -238,6 +245,7 @@ class Session:
             return
         turn_seqs: list[int] = []
         request_seqs: dict[str, int] = {}
+        compaction = self.open_compaction
         for batch in log.topics(self.next_seq, end, _FOLLOWED_TOPICS):
             markers = {
                 event.seq: event.surface_op
@@ -247,29 +255,35 @@ class Session:
                 marker_name, _, kind = topic.partition(":")
                 if marker_name != "log":
                     self.surface.follow(seq, markers.get(seq) or APPEND)
-                if kind in ("turn/start", "turn/end"):
+                if kind == "turn/end":
                     turn_seqs = [seq]
                 elif kind in TURN_EVENT_TYPES:
                     turn_seqs.append(seq)
                 elif kind in REQUEST_TYPES:
                     request_seqs[kind] = seq
                 elif kind in COMPACTION_STARTS:
-                    self.open_compaction = seq
+                    compaction = seq
                 elif kind in COMPACTION_ENDS:
-                    self.open_compaction = None
+                    compaction = None
         self.surface.skip_to(end)
         for event in log.events_at(turn_seqs):
             self.open_turn.apply(event.type, event.seq, event.data)
         self._requests |= {event.type: event for event in log.events_at(request_seqs.values())}
+        self._read_compaction_start(compaction, log.events_at)
         self._last_time = log[end - 1].time
 
     def forget_pending(self, saved: int) -> None:
         """Take note that the first ``saved`` of the pending events are durable; it is the store's to say."""
         del self._pending[:saved]
+        self.unanswered = 0
 
     def become(self, other: Session) -> None:
         """Take over the whole state of another session object, which nobody else may hold."""
         self.__dict__.update(other.__dict__)
+
+    def _read_compaction_start(self, seq: int | None, fetch: Callable[[Sequence[int]], Iterable[SessionEvent]]) -> None:
+        if seq != self.open_compaction:
+            self.compaction_start = None if seq is None else next(iter(fetch([seq])))
 
     def _take(self, event: SessionEvent, data: Any) -> None:
         """The surface takes it first, as that may refuse; nothing after it does."""
@@ -281,7 +295,7 @@ class Session:
             elif kind in REQUEST_TYPES:
                 self._requests[kind] = event
             else:
-                self.open_compaction = event.seq if kind in COMPACTION_STARTS else None
+                self.compaction_start = event if kind in COMPACTION_STARTS else None
         self._last_time = event.time
         self._pending.append(event)
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import msgspec
-from eventsourcing.domain import EventSourcingError
 from eventsourcing.persistence import Mapper, StoredEvent
 
 from dsh_session import lossless_json
@@ -117,7 +116,7 @@ class SessionMapper(Mapper[str]):
             if is_header:
                 return SessionHeader.from_wire(lossless_json.decode(opened))
             return event_from_state(session_id, version - 1, topic, opened)
-        except (ValueError, msgspec.MsgspecError, EventSourcingError) as error:
+        except (ValueError, TypeError) as error:
             raise DamagedStoreError(
                 str(error), session_id=session_id, seq=None if is_header else version - 1
             ) from error
@@ -129,10 +128,17 @@ class SessionMapper(Mapper[str]):
         return state if self.cipher is None else self.cipher.encrypt(state)
 
     def unseal(self, state: bytes) -> bytes:
-        """Undo `seal`."""
-        if self.cipher is not None:
-            state = self.cipher.decrypt(state)
-        return state if self.compressor is None else self.compressor.decompress(state)
+        """Undo `seal`.
+
+        Raises:
+            ValueError: the store was set up otherwise when this was sealed, or it is damaged.
+        """
+        try:
+            if self.cipher is not None:
+                state = self.cipher.decrypt(state)
+            return state if self.compressor is None else self.compressor.decompress(state)
+        except Exception as error:  # a cipher or compressor of the user's choice may raise anything
+            raise ValueError(f"sealed with another key, cipher or compressor, or damaged: {error!r}") from error
 
 
 @attrs.frozen
@@ -169,7 +175,7 @@ class StoredLog:
 
     def events(self, start: int, stop: int, *, desc: bool = False, limit: int = -1) -> list[SessionEvent]:
         """Return the events of a range."""
-        rows = self.rows(max(start, 0) + 1, stop + 1, desc=desc, limit=limit)
+        rows = self.rows(start + 1, stop + 1, desc=desc, limit=limit)
         return [self.mapper.read(self.session_id, *row) for row in rows]
 
     def topics(
@@ -184,8 +190,9 @@ class StoredLog:
 
     def events_at(self, seqs: Sequence[int]) -> list[SessionEvent]:
         """Return the events of some seqs, in seq order."""
-        if not seqs:
+        versions = [seq + 1 for seq in dict.fromkeys(seqs) if seq >= 0]
+        if not versions:
             return []
         with typed_errors(self.where):
-            rows = self.recorder.select_versions(self.session_id, [seq + 1 for seq in seqs])
+            rows = self.recorder.select_versions(self.session_id, versions)
         return [self.mapper.read(self.session_id, *row) for row in sorted(rows)]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 from uuid import uuid4
 
 import attrs
-from eventsourcing.persistence import IntegrityError, PersistenceError, StoredEvent
+from eventsourcing.persistence import IntegrityError, StoredEvent
 
 from dsh_session import lossless_json
 from dsh_session.database import open_application
@@ -25,7 +27,8 @@ from dsh_session.header import SessionHeader
 from dsh_session.log import BATCH, SessionLog
 from dsh_session.recorder import typed_errors
 from dsh_session.session import Session, now_ms
-from dsh_session.storage import StoredLog
+from dsh_session.storage import HEADER_VERSION, StoredLog
+from dsh_session.watch import Bell, LocalWatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -35,6 +38,8 @@ if TYPE_CHECKING:
     from dsh_session.database import SessionApplication
     from dsh_session.recorder import SessionRecorder
     from dsh_session.storage import SessionMapper
+    from dsh_session.tracking import Tracker
+    from dsh_session.watch import Watch
 
 SNAPSHOT_EVERY: Final = 1000
 """A snapshot is taken when this many events, and as many as the surface has nodes, were saved since the last."""
@@ -59,6 +64,7 @@ class SessionStore:
         self._recorder: SessionRecorder = application.recorder  # type: ignore[assignment] # ours, made by our factory
         self._mapper: SessionMapper = application.mapper  # type: ignore[assignment] # as above
         self._snapshots: Any = application.factory.aggregate_recorder("snapshots")
+        self._bell = Bell()
 
     @classmethod
     def open(
@@ -145,9 +151,11 @@ class SessionStore:
         def received() -> Iterator[StoredEvent]:
             for event in events:
                 session.receive(event)
-                for taken in session.pending:
-                    yield self._mapper.to_stored_event(taken)
+                (taken,) = session.pending
+                yield self._mapper.to_stored_event(taken)
                 session.forget_pending(1)
+                if taken.seq in session.surface:
+                    session.surface.thin(taken.seq)
 
         self._insert_new(header, received())
         self._take_snapshot(session)
@@ -213,14 +221,12 @@ class SessionStore:
             SessionNotFoundError: the session is not in this store.
             StoreError: the database cannot do it.
         """
-        for _ in range(REBASE_ATTEMPTS if on_conflict == "rebase" else 1):
+        for _ in range(REBASE_ATTEMPTS if on_conflict == "rebase" else 0):
             try:
                 return self._save_pending(session)
-            except ConflictError as error:
-                conflict = error
-                if on_conflict == "rebase":
-                    self.rebase(session)
-        raise conflict
+            except ConflictError:
+                self.rebase(session)
+        return self._save_pending(session)
 
     def rebase(self, session: Session) -> None:
         """Take in what other writers appended, and put the pending events behind it.
@@ -232,6 +238,7 @@ class SessionStore:
             RebaseError: a pending event does not fit; ``seq`` says which is the first.
             SessionNotFoundError, DamagedStoreError, StoreError: as `load`.
         """
+        self._settle(session)
         pending = session.pending
         rebased = self.load(session.id)
         first = session.next_seq - len(pending)
@@ -275,7 +282,6 @@ class SessionStore:
             seed_length=seed_length,
         )
         child = Session(header, clock=self._clock)
-        child.surface.fetch = self.log(header.id).events_at
         child.follow(log, seed_length)
         if child.open_turn.turn is not None:
             raise OpenTurnError(
@@ -294,6 +300,7 @@ class SessionStore:
             yield from map(self._mapper.to_stored_event, child.pending)
 
         self._insert_new(header, inherited())
+        child.surface.fetch = self.log(header.id).events_at
         child.forget_pending(1)
         self._take_snapshot(child)
         return child
@@ -302,6 +309,9 @@ class SessionStore:
         """Return the events of a session that are saved, to be read as they are asked for.
 
         An id that is not in the store gives an empty log; `header` tells the two apart.
+
+        Raises:
+            SessionNotFoundError: no store can hold the id.
         """
         return SessionLog(session_id, self._stored(session_id))
 
@@ -328,11 +338,50 @@ class SessionStore:
                 return
             after = ids[-1]
 
+    def notifications(self, after: int, limit: int, topics: Sequence[str] = ()) -> list[tuple[int, SessionEvent]]:
+        """Return the events of all sessions in the order in which they were saved, with their positions in it.
+
+        Args:
+            after: the position to begin behind; 0 for the first.
+            limit: how many to return at most.
+            topics: those to return; all of them where none are named.
+
+        Cost: O(events returned), and the database's for passing over others.
+        """
+        while True:
+            with typed_errors(self._where):
+                rows = self._application.recorder.select_notifications(
+                    after, limit, topics=list(topics), inclusive_of_start=False
+                )
+            events = [(row.id, row) for row in rows if row.originator_version != HEADER_VERSION]
+            if events or not rows:
+                return [(position, self._mapper.to_domain_event(row)) for position, row in events]
+            after = rows[-1].id
+
+    def watch(self) -> Watch:
+        """Begin to watch for saves; use it as a context manager.
+
+        A save through this store wakes a watch at once, and so does any save in PostgreSQL. What another process saves
+        to SQLite wakes nobody.
+        """
+        with typed_errors(self._where):
+            return self._recorder.watch() or LocalWatch(self._bell)
+
+    def tracker(self) -> Tracker:
+        """Return where tracked projections keep their states in this store."""
+        tracker: Tracker = self._recorder.tracker(partial(typed_errors, self._where))
+        return tracker
+
     def _stored(self, session_id: str) -> StoredLog:
+        if not _is_storable(session_id):
+            raise SessionNotFoundError(session_id)
         return StoredLog(session_id, self._recorder, self._mapper, self._where)
 
     def _insert_new(self, header: SessionHeader, stored_events: Iterable[StoredEvent]) -> None:
-        _check_storable(header.id)
+        if not _is_storable(header.id):
+            raise InvalidHeaderError(
+                f"session header: id {header.id!r}; a store keeps ids without surrogates and without NUL"
+            )
 
         def all_of_it() -> Iterator[StoredEvent]:
             yield self._mapper.to_stored_event(header)
@@ -343,40 +392,48 @@ class SessionStore:
                 self._recorder.insert_after(header.id, all_of_it(), after=-1)
         except IntegrityError:
             raise SessionExistsError(header.id) from None
+        self._bell.ring()
 
     def _save_pending(self, session: Session) -> int:
+        settled = self._settle(session)
         pending = session.pending
         if not pending:
-            return 0
-        after = pending[0].seq
-        stored = map(self._mapper.to_stored_event, pending)
+            return settled
+        log = self._stored(session.id)
+        first = pending[0].seq
+        session.unanswered = len(pending)
         try:
             with typed_errors(self._where):
-                self._recorder.insert_after(session.id, stored, after=after)
+                self._recorder.insert_after(session.id, map(self._mapper.to_stored_event, pending), after=first)
         except IntegrityError:
-            self._settle_conflict(session.id, pending)
+            session.unanswered = 0
+            self.header(session.id)
+            raise ConflictError(session.id, expected=first, actual=log.length()) from None
         session.forget_pending(len(pending))
+        self._bell.ring()
         if session.next_seq - session.snapshot_seq >= max(SNAPSHOT_EVERY, len(session.surface)):
             self._take_snapshot(session)
-        return len(pending)
+        return settled + len(pending)
 
-    def _settle_conflict(self, session_id: str, pending: Sequence[SessionEvent]) -> None:
-        """Return when the rows in the way are these very events: saved before, but the answer was lost."""
-        first = pending[0].seq
-        length = len(self.log(session_id))
-        self.header(session_id)
-        if self._stored(session_id).events(first, first + len(pending)) != list(pending):
-            raise ConflictError(session_id, expected=first, actual=length)
+    def _settle(self, session: Session) -> int:
+        """Look whether events whose save got no answer are there all the same, and return how many that are."""
+        sent = session.pending[: session.unanswered]
+        if sent and self._stored(session.id).events(sent[0].seq, sent[-1].seq + 1) == list(sent):
+            session.forget_pending(len(sent))
+            return len(sent)
+        session.unanswered = 0
+        return 0
 
     def _from_snapshot(self, header: SessionHeader, log: SessionLog) -> Session | None:
         """Restore the newest snapshot; one that is damaged, of another version or ahead of the log counts for none."""
-        try:
+        with typed_errors(self._where):
             stored = self._snapshots.select_events(header.id, desc=True, limit=1)
-            if not stored or stored[0].topic != _SNAPSHOT_TOPIC or stored[0].originator_version > len(log):
-                return None
+        if not stored or stored[0].topic != _SNAPSHOT_TOPIC or stored[0].originator_version > len(log):
+            return None
+        try:
             state = lossless_json.decode(self._mapper.unseal(stored[0].state))
             session = Session.restore(header, state, log.events_at, clock=self._clock)
-        except (PersistenceError, ValueError, LookupError, TypeError):
+        except (ValueError, LookupError, TypeError):
             return None
         session.snapshot_seq = session.next_seq
         return session
@@ -385,26 +442,22 @@ class SessionStore:
         """Keep a snapshot. It only saves time, so when it cannot be kept, that is no failure of what was saved."""
         state = self._mapper.seal(lossless_json.encode(session.state()))
         try:
-            self._snapshots.insert_events([StoredEvent(session.id, session.next_seq, _SNAPSHOT_TOPIC, state)])
-        except PersistenceError:
+            with typed_errors(self._where):
+                self._snapshots.insert_events([StoredEvent(session.id, session.next_seq, _SNAPSHOT_TOPIC, state)])
+        except (StoreError, IntegrityError):
             return
         session.snapshot_seq = session.next_seq
 
 
-def _check_storable(session_id: str) -> None:
-    try:
-        session_id.encode()
-    except UnicodeEncodeError:
-        raise InvalidHeaderError(f"session header: id {session_id!r} holds a surrogate; a store keeps text") from None
-    if "\0" in session_id:
-        raise InvalidHeaderError(f"session header: id {session_id!r} holds a NUL; a store keeps text without it")
+def _is_storable(session_id: str) -> bool:
+    return re.search("[\0\ud800-\udfff]", session_id) is None
 
 
 def _moved(event: SessionEvent, first: int, by: int) -> SessionEvent:
     """Renumber a pending event, and every seq at or above ``first`` that it names."""
 
-    def move(seq: int) -> int:
-        return seq + by if seq >= first else seq
+    def move(seq: Any) -> Any:
+        return seq + by if type(seq) is int and seq >= first else seq
 
     marker = event.surface_op
     if isinstance(marker, Replace):
@@ -422,14 +475,18 @@ def _moved(event: SessionEvent, first: int, by: int) -> SessionEvent:
     )
 
 
-def _moved_data(event: SessionEvent, move: Callable[[int], int]) -> bytes:
+def _moved_data(event: SessionEvent, move: Callable[[Any], Any]) -> bytes:
+    """Move the seqs that the data of known records holds; data that is of no known shape is kept as it is."""
     kind = event.type.replace("compaction/", "compact/", 1)
-    if kind not in ("compact/summary", "compact/prune", "session/title"):
+    data = event.data if kind in ("compact/summary", "compact/prune", "session/title") else None
+    if not isinstance(data, dict):
         return event.encoded_data
-    data = event.data
-    for key in ("shadowedSeqs", "messageSeqs"):
-        if key in data:
-            data[key] = [move(seq) for seq in data[key]]
-    if "shadowedRange" in data:
-        data["shadowedRange"] = {end: move(seq) for end, seq in data["shadowedRange"].items()}
+    for key, held in data.items():
+        match key, held:
+            case (("shadowedSeqs" | "messageSeqs"), list()):
+                data[key] = [*map(move, held)]
+            case "shadowedRange", dict():
+                data[key] = {end: move(seq) for end, seq in held.items()}
+            case _:
+                pass
     return lossless_json.encode(data)

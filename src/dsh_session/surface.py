@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import msgspec
 
+from dsh_session import lossless_json
 from dsh_session.errors import InvalidSurfaceError, StalePlanError
 from dsh_session.event import SURFACE_EVENT_TYPES, Append, Replace
 
@@ -119,16 +120,30 @@ class Surface:
             yield node
             node = self._after[node]
 
+    def __reversed__(self) -> Iterator[int]:
+        node = self._before[_ENDS]
+        while node != _ENDS:
+            yield node
+            node = self._before[node]
+
     def __len__(self) -> int:
         return len(self._events)
 
     def __contains__(self, seq: object) -> bool:
         return seq in self._events
 
-    def events(self) -> list[SessionEvent]:
-        """Return the nodes' events in surface order. Cost: O(nodes), and one fetch of those not yet loaded."""
-        self._load([node for node, event in self._events.items() if event is None])
-        return [self._event(node) for node in self]
+    def events(self, nodes: Iterable[int] | None = None) -> list[SessionEvent]:
+        """Return the events of some nodes, in their order; of all, in surface order, when None.
+
+        Raises:
+            KeyError: one of them is not on the surface.
+
+        Cost: O(nodes asked for), and one fetch of those not yet loaded.
+        """
+        wanted = list(self if nodes is None else nodes)
+        known = self._events
+        self._load([node for node in wanted if known[node] is None])
+        return [known[node] for node in wanted]  # type: ignore[misc] # all are loaded now
 
     def event(self, seq: int) -> SessionEvent:
         """Return the event of one node.
@@ -138,9 +153,7 @@ class Surface:
         """
         if seq not in self._events:
             raise LookupError(f"seq {seq} is not on the surface")
-        if self._events[seq] is None:
-            self._load([seq])
-        return self._event(seq)
+        return self.events((seq,))[0]
 
     def span(self, start: int, end: int) -> tuple[int, ...]:
         """Return the nodes from ``start`` to ``end``, both included; none when ``end`` stands before ``start``.
@@ -151,15 +164,16 @@ class Surface:
         Cost: O(nodes between the two), in either order: a second walk, from the end, meets the start of a reversed
         range.
         """
+        after = self._after
         nodes = [start]
-        probe = end
-        while nodes[-1] != end:
-            following = self._after[nodes[-1]]
+        node, probe = start, end
+        while node != end:
+            node = after[node]
             if probe != _ENDS:
-                probe = self._after[probe]
-            if following == _ENDS or probe == start:
+                probe = after[probe]
+            if node == _ENDS or probe == start:
                 return ()
-            nodes.append(following)
+            nodes.append(node)
         return tuple(nodes)
 
     def plan(self, event: SessionEvent) -> SurfacePlan:
@@ -239,6 +253,17 @@ class Surface:
             self._put(seq, shadowed)
             self._events[seq] = event
 
+    def thin(self, seq: int) -> None:
+        """Let go of a node's payload, but for what a later rewrite of the node is checked against.
+
+        So a long log can be checked event by event in little memory, by whoever does not need the nodes' messages.
+
+        Cost: O(size of the event).
+        """
+        event = self.event(seq)
+        rest = _without_content(event.data) if event.type == "tool/result" else None
+        self._events[seq] = msgspec.structs.replace(event, encoded_data=lossless_json.encode(rest))
+
     def skip_to(self, seq: int) -> None:
         """Pass over the log-only events before ``seq``, which a reader of surface events is not shown."""
         self.next_seq = max(seq, self.next_seq)
@@ -313,15 +338,14 @@ class Surface:
             )
 
     def _load(self, missing: list[int]) -> None:
-        if missing and self.fetch is not None:
+        if not missing:
+            return
+        if self.fetch is not None:
             for event in self.fetch(missing):
                 self._events[event.seq] = event
-
-    def _event(self, seq: int) -> SessionEvent:
-        event = self._events[seq]
-        if event is None:
-            raise LookupError(f"the event of node {seq} is not in the store")
-        return event
+        for seq in missing:
+            if self._events[seq] is None:
+                raise LookupError(f"the event of node {seq} is not in the store")
 
 
 def fold_surface(events: Iterable[SessionEvent], first_seq: int = 0) -> SurfaceFold:

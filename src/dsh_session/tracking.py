@@ -78,19 +78,27 @@ class MemoryTracker:
 
 
 Transaction: TypeAlias = "Callable[..., AbstractContextManager[Any]]"
+"""Begins a transaction, which ``commit`` says how to end, and gives its cursor."""
+
+Guard: TypeAlias = "Callable[[], AbstractContextManager[None]]"
+"""Turns what a database raises into this library's errors, while it is entered."""
 
 
 class SQLTracker:
     """Keeps states in two tables of the store's own database.
 
     Args:
-        transaction: begins a transaction of the database and gives its cursor; ``commit`` says how it ends.
+        guard: is entered around each transaction.
+        transaction: begins a transaction of the database.
         placeholder: how the database's driver writes a parameter.
         binary: the database's type of bytes.
         schema: what stands before a table's name, such as ``"public."``.
     """
 
-    def __init__(self, transaction: Transaction, *, placeholder: str, binary: str, schema: str = "") -> None:
+    def __init__(
+        self, guard: Guard, transaction: Transaction, *, placeholder: str, binary: str, schema: str = ""
+    ) -> None:
+        self._guard = guard
         self._transaction = transaction
         self._statements = {
             name: text.format(p=placeholder, binary=binary, s=schema) for name, text in _STATEMENTS.items()
@@ -99,7 +107,7 @@ class SQLTracker:
 
     def begin(self, name: str, version: int) -> int:
         """Return the position of a projection."""
-        with self._transaction(commit=True) as cursor:
+        with self._guard(), self._transaction(commit=True) as cursor:
             if not self._is_made:
                 cursor.execute(self._statements["create_positions"])
                 cursor.execute(self._statements["create_states"])
@@ -115,7 +123,7 @@ class SQLTracker:
     def states(self, name: str, session_ids: Sequence[str]) -> dict[str, bytes]:
         """Return the states of some sessions."""
         found = {}
-        with self._transaction(commit=False) as cursor:
+        with self._guard(), self._transaction(commit=False) as cursor:
             for session_id in session_ids:
                 cursor.execute(self._statements["select_state"], (name, session_id))
                 row = cursor.fetchone()
@@ -125,13 +133,13 @@ class SQLTracker:
 
     def all_states(self, name: str) -> list[tuple[str, bytes]]:
         """Return every session's state."""
-        with self._transaction(commit=False) as cursor:
+        with self._guard(), self._transaction(commit=False) as cursor:
             cursor.execute(self._statements["select_states"], (name,))
             return [(row["session_id"], bytes(row["state"])) for row in cursor.fetchall()]
 
     def move(self, name: str, before: int, after: int, states: Mapping[str, bytes]) -> bool:
         """Move the position and the states."""
-        with self._transaction(commit=True) as cursor:
+        with self._guard(), self._transaction(commit=True) as cursor:
             cursor.execute(self._statements["move_position"], (after, name, before))
             if cursor.fetchone() is None:
                 return False
