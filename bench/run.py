@@ -13,6 +13,7 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 import msgspec
 from figures import Row, micro, paired, seconds
@@ -21,6 +22,9 @@ from yardsticks import RawSQLite, StockStore
 
 from dsh_projections import HistoryPager
 from dsh_session import APPEND, Replace, Session, SessionHeader, SessionStore, user_message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 HERE = Path(__file__).parent
 
@@ -36,16 +40,20 @@ def replacement_rows() -> list[Row]:
             made.append("user/message", user_message("x", message_id=f"m{index}"), APPEND)
         return made
 
-    small, large = grown(1_000), grown(100_000)
     copies = 500
 
-    def rewrite(target: Session) -> None:
-        middle = target.surface.nodes[len(target.surface) // 2]
-        for index in range(copies):
-            copy = user_message("y", message_id=f"c{index}")
-            middle = target.append("user/message", copy, Replace(middle, middle), [middle]).seq
+    def rewriter(nodes: int) -> Callable[[], None]:
+        target = grown(nodes)
+        middle = [target.surface.nodes[nodes // 2]]
 
-    at_large, at_small, ratio = paired(partial(rewrite, large), partial(rewrite, small))
+        def rewrite() -> None:
+            for index in range(copies):
+                copy = user_message("y", message_id=f"c{index}")
+                middle[0] = target.append("user/message", copy, Replace(middle[0], middle[0]), middle).seq
+
+        return rewrite
+
+    at_large, at_small, ratio = paired(rewriter(100_000), rewriter(1_000))
     return [
         Row(
             "replace 1 node of a surface of 100,000",
@@ -234,14 +242,14 @@ def main() -> None:
             *save_rows(folder, 100_000),
             *long_rows(folder, options.events),
         ]
+    machine = platform.processor() or platform.machine()
+    written = f"Written by `make bench` on {datetime.now(UTC):%Y-%m-%d}, on {machine}, {os.cpu_count()} cores,"
+    system = f"{platform.system()}, Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}."
     lines = [
         "# Results",
         "",
-        f"Written by `make bench` on {datetime.now(UTC):%Y-%m-%d}: {platform.processor() or platform.machine()},"
-        f" {os.cpu_count()} cores, {platform.system()} {platform.release()}, Python {platform.python_version()},"
-        f" SQLite {sqlite3.sqlite_version}.",
-        "Medians of at least 3 runs; each ratio is of runs that alternate in one process. Rates of batches hold at"
-        " synchronous FULL.",
+        f"{written} {system}",
+        "Medians of at least 3 runs; each ratio is of runs that alternate in one process. SQLite is at synchronous FULL.",
         "",
         "| what | figure | against | ratio | bound |",
         "|---|---|---|---|---|",

@@ -25,6 +25,19 @@ def test_readme_code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert not namespace["newest_page"].has_more
 
 
+def test_the_page_on_storing_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Python blocks of the page on storing run, one after the other; their own assertions say what they show."""
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs" / "storing.md").read_text()
+    namespace: dict[str, object] = {}
+
+    for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        exec(compile(block, "storing.md", "exec"), namespace)  # noqa: S102 - our own page
+
+    assert "assert " in page
+    assert "child" in namespace
+
+
 def test_readme_verbs_exist() -> None:
     """Every make verb that the README names is in the Makefile."""
     makefile = (ROOT / "Makefile").read_text()
@@ -48,7 +61,9 @@ def test_decision_pages_name_tests_that_exist(page: Path) -> None:
     """A decision has all its parts, and its confirmation names files that exist."""
     text = page.read_text()
 
-    assert [part for part in ("Status:", "Date:", "## Context", "## Decision", "## Consequences") if part not in text] == []
+    assert [
+        part for part in ("Status:", "Date:", "## Context", "## Decision", "## Consequences") if part not in text
+    ] == []
     confirmation = text.split("## Confirmation")[1]
     named = re.findall(r"`((?:tests|bench)/[\w./]*)`", confirmation)
     assert [name for name in named if not (ROOT / name).exists()] == []

@@ -7,6 +7,7 @@ the model. Which of the two an event is follows from the event alone.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, assert_never
 
 import attrs
@@ -169,14 +170,20 @@ def topic_of(event: SessionEvent) -> str:
 
 
 _MARKER_NAMES: Final[Mapping[type, str]] = {Append: "append", Replace: "replace", type(None): "log"}
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _WIRE_KEYS = frozenset({"type", "seq", "time", "data", "surfaceOp", "sourceEventSeqs", "ignorable"})
 _RANGE_SPELLINGS = (("start", "end"), ("startSeq", "endSeq"))
 
 
 def checked_type(value: Any, seq: int | None = None) -> str:
-    """Return an event type, or raise `InvalidEventError` when it is not a non-empty str."""
+    """Return an event type, or raise `InvalidEventError` when it is not a non-empty str.
+
+    It stands in a column of its own, so it holds no NUL and no surrogate, which no database keeps as text.
+    """
     if type(value) is not str or not value:
         raise InvalidEventError(f"type is {value!r}; it is a non-empty str", rule="envelope", seq=seq)
+    if "\0" in value or (not value.isascii() and _SURROGATE.search(value)):
+        raise InvalidEventError(f"type is {value!r}; it holds no NUL and no surrogate", rule="envelope", seq=seq)
     return value
 
 

@@ -85,13 +85,13 @@ class OpenTurn:
     def apply(self, event_type: str, seq: int, data: Any) -> None:
         """Take in the next event. Outside a turn only a ``turn/start`` opens anything. Cost: O(content blocks)."""
         match event_type, data:
-            case "turn/start", {"turn": turn}:
+            case "turn/start", {"turn": int(turn)} if _is_number(turn):
                 self.turn, self.step, self.calls = turn, None, {}
             case _ if self.turn is None:
                 pass
             case "turn/end", _:
                 self.turn, self.step, self.calls = None, None, {}
-            case "step/start", {"step": step}:
+            case "step/start", {"step": int(step)} if _is_number(step):
                 self.step = step
             case "step/end", _:
                 self.step, self.calls = None, {}
@@ -145,6 +145,11 @@ class OpenTurn:
             close("step/end", {"turn": self.turn, "step": self.step})
         close("turn/end", {"turn": self.turn, "reason": {"kind": "interrupted"}})
         return closers
+
+
+def _is_number(value: int) -> bool:
+    """Tell whether a turn or a step is one that a closer can carry."""
+    return type(value) is int and value >= 0
 
 
 def interrupted_turn_closers(events: Iterable[SessionEvent]) -> list[SessionEvent]:

@@ -1,0 +1,155 @@
+"""Naive oracles, which are slow and obvious and share no code with what they check, and the laws that use them."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any, Literal, assert_never
+
+from dsh_session.event import SURFACE_EVENT_TYPES, Append, Replace
+from dsh_session.surface import Replacement, SurfaceFold
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from dsh_session.event import SessionEvent
+
+
+def is_same_json(one: Any, other: Any) -> bool:
+    """Tell whether two JSON values are the same: in every value, its type, the sign of zero, and the order of keys."""
+    return list(_places(one)) == list(_places(other))
+
+
+def naive_surface(events: Iterable[SessionEvent]) -> SurfaceFold:
+    """Fold a valid log the obvious way, over a plain list. Cost: O(events x nodes)."""
+    nodes: list[int] = []
+    replacements = []
+    for event in events:
+        match event.surface_op:
+            case Append():
+                nodes.append(event.seq)
+            case Replace(start, end):
+                first, last = nodes.index(start), nodes.index(end)
+                replacements.append(Replacement(event.seq, start, end, tuple(nodes[first : last + 1])))
+                nodes[first : last + 1] = [event.seq]
+            case None:
+                pass
+            case _:
+                assert_never(event.surface_op)
+    return SurfaceFold(tuple(nodes), len(replacements), tuple(replacements))
+
+
+def naive_classes(events: Iterable[SessionEvent]) -> dict[int, Literal["current", "shadowed", "log-only"]]:
+    """Say of every seq of a valid log whether its event is on the surface, was taken off it, or never was on it."""
+    log = list(events)
+    nodes = naive_surface(log).nodes
+    return {
+        event.seq: "log-only" if event.surface_op is None else "current" if event.seq in nodes else "shadowed"
+        for event in log
+    }
+
+
+def naive_chains(events: Iterable[SessionEvent]) -> dict[int, list[int]]:
+    """Give, of every seq that was replaced, the chain of its replacers: the next first, the last of them current."""
+    replacements = naive_surface(events).replacements
+    chains: dict[int, list[int]] = {}
+    for replacement in reversed(replacements):
+        for seq in replacement.shadowed_seqs:
+            chains[seq] = [replacement.seq, *chains.get(replacement.seq, [])]
+    return chains
+
+
+def naive_refusals(events: Sequence[SessionEvent], candidate: SessionEvent) -> set[str]:
+    """Name every rule of the surface that a candidate for the next event of a valid log breaks; none if it may land."""
+    marker, sources = candidate.surface_op, candidate.source_event_seqs
+    is_message = candidate.type in SURFACE_EVENT_TYPES
+    broken = {
+        "seq": candidate.seq != len(events),
+        "marker-missing": is_message and marker is None,
+        "marker-on-log-only": not is_message and marker is not None,
+        "sources-on-log-only": not is_message and sources is not None,
+        "sources-empty": is_message and sources == () and candidate.type != "assistant/message",
+        "sources-duplicate": is_message and len(set(sources or ())) < len(sources or ()),
+        "sources-not-earlier": is_message and any(source >= candidate.seq for source in sources or ()),
+    }
+    if is_message and isinstance(marker, Replace):
+        nodes = naive_surface(events).nodes
+        broken["start-not-on-surface"] = marker.start not in nodes
+        broken["end-not-on-surface"] = marker.end not in nodes
+        if {marker.start, marker.end} <= set(nodes):
+            shadowed = nodes[nodes.index(marker.start) : nodes.index(marker.end) + 1]
+            targets = [events[seq] for seq in shadowed]
+            is_result = candidate.type == "tool/result"
+            broken["range-reversed"] = not shadowed
+            broken["sources-missing-shadowed"] = not set(shadowed) <= set(sources or ())
+            broken["result-span"] = is_result and len(shadowed) > 1
+            broken["result-target"] = is_result and any(target.type != "tool/result" for target in targets)
+            broken["result-fields"] = (
+                is_result and len(targets) == 1 and _beside_content(targets[0]) != _beside_content(candidate)
+            )
+    return {rule for rule, is_broken in broken.items() if is_broken}
+
+
+def check_lossless(round_trip: Callable[[Any], Any], value: Any) -> None:
+    """Check that what goes into a store is what comes out of it, in value and type, and is the caller's no more.
+
+    Args:
+        round_trip: stores a JSON value and reads it back.
+        value: a value out of `json_values`.
+    """
+    given = deepcopy(value)
+    stored = round_trip(value)
+    _hold(is_same_json(given, value), f"storing {given!r} changed it to {value!r}")
+    _hold(is_same_json(given, stored), f"{given!r} came back as {stored!r}")
+    _hold(stored is not value or not isinstance(value, dict | list), "the caller's own object came back")
+
+
+def check_fold(fold: Callable[[Iterable[SessionEvent]], SurfaceFold], events: Sequence[SessionEvent]) -> None:
+    """Check that a fold finds the nodes, the generation and the replacements that the naive fold finds.
+
+    Args:
+        fold: folds a log.
+        events: a log out of `logs`.
+    """
+    expected, actual = naive_surface(events), fold(events)
+    _hold(expected == actual, f"expected {expected}, found {actual}")
+
+
+def check_repair(
+    closers: Callable[[Sequence[SessionEvent]], list[SessionEvent]], events: Sequence[SessionEvent]
+) -> None:
+    """Check that a repair gives events that may land, follows from the log alone, and leaves nothing to repair.
+
+    Args:
+        closers: gives the events that close what a log leaves open.
+        events: a log out of `logs`.
+    """
+    repaired = list(events)
+    for closer in closers(events):
+        broken = naive_refusals(repaired, closer)
+        _hold(not broken, f"{closer} cannot land: {', '.join(sorted(broken))}")
+        _hold(closer.time == events[-1].time, f"{closer} has another time than the last event, {events[-1].time}")
+        repaired.append(closer)
+    _hold(repaired == [*events, *closers(events)], "a second repair of the same log is another one")
+    boundaries = [event.type for event in repaired if event.type in {"turn/start", "turn/end"}]
+    _hold(boundaries[-1:] != ["turn/start"], "the last turn is still open")
+    _hold(not closers(repaired), f"the repaired log is repaired again: {closers(repaired)}")
+
+
+def _hold(is_so: bool, otherwise: str) -> None:
+    if not is_so:
+        raise AssertionError(otherwise)
+
+
+def _places(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[Any, type, str]]:
+    """Give every place in a JSON value, in order: its path, its type, and how it is written when it is a leaf."""
+    is_container = isinstance(value, dict | list)
+    yield path, type(value), "" if is_container else repr(value)
+    if is_container:
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _places(item, (*path, key))
+
+
+def _beside_content(event: SessionEvent) -> set[Any]:
+    """Give every place in a result's data but those of the content that a rewrite may change."""
+    content = ("message", "content", 0, "content")
+    return {place for place in _places(event.data) if place[0][:4] != content}
