@@ -6,9 +6,10 @@ RUN := $(UV) run --quiet --no-default-groups
 
 demo: $(UV)
 	@$(RUN) --extra terminal dsh-session demo
+	@$(RUN) --extra terminal python examples/harness.py
 
 test: $(UV)
-	$(RUN) --group test pytest --cov --cov-report=term --cov-fail-under=100
+	$(RUN) --group test pytest -n auto --cov --cov-report=term --cov-fail-under=100
 
 check: $(UV)
 	$(RUN) --group dev ruff format --check .
@@ -19,7 +20,7 @@ check: $(UV)
 	$(RUN) --group dev interrogate --quiet
 
 bench: $(UV)
-	$(RUN) --group test --group bench python bench/run.py
+	$(RUN) --group test python bench/run.py
 
 .uv/bin/uv:
 	@python3 -c 'import sys; sys.exit(sys.version_info < (3, 11) and "make: python3 >= 3.11 is needed")'
