@@ -6,13 +6,16 @@ Exit status 0; 1 when what was asked for failed, with one line on stderr; 2 when
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import sys
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib import resources
+from importlib.util import find_spec
 from io import TextIOWrapper
+from os.path import isfile
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -20,12 +23,13 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import attrs
 import msgspec
 
+from dsh_compact import begin_compaction
 from dsh_projections.history_pager import HistoryPager
 from dsh_projections.human_transcript import HumanTranscript
 from dsh_projections.model_surface import ModelSurface
 from dsh_projections.projection import replay
 from dsh_projections.verify import verify_log
-from dsh_session import SessionError, SessionLog, SessionStore, lossless_json, read_jsonl, write_jsonl
+from dsh_session import SessionError, SessionLog, SessionStore, read_jsonl, write_jsonl
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -41,7 +45,7 @@ PROGRESS_FROM_BYTES: Final = 4_000_000
 FAILED: Final = 1
 MISUSED: Final = 2
 
-
+_DATABASE_URLS: Final = ("postgresql://", "postgres://")
 _LINE_PADDING: Final = re.compile(r" +$", re.MULTILINE)
 
 
@@ -58,6 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit status.
     """
+    if sys.stdout is None:
+        return _fail("there is no standard output to write to")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
@@ -77,13 +83,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _fail(reason: str) -> int:
-    print("dsh-session: " + " ".join(reason.split()), file=sys.stderr)
+    _complain(reason)
     return FAILED
+
+
+def _complain(reason: str) -> None:
+    print(f"dsh-session: {_one_line(reason)}", file=sys.stderr)
 
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        self.exit(MISUSED, f"{self.prog}: {message} (--help says more)\n")
+        self.exit(MISUSED, f"{self.prog}: {_one_line(message)} (--help says more)\n")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -133,6 +143,18 @@ def _parser() -> argparse.ArgumentParser:
 
     reader("verify", _verify, "check a whole log")
 
+    compacting = command("compact", _compact, "put a summary in the place of a range of the surface")
+    compacting.add_argument("session_id", metavar="ID")
+    compacting.add_argument(
+        "--range",
+        required=True,
+        type=_range,
+        metavar="START..END",
+        help="the first and the last node, as `surface` shows",
+    )
+    compacting.add_argument("--summary-file", required=True, metavar="FILE", help="the summary's text (-: stdin)")
+    add_store(compacting)
+
     command("demo", _demo, "show a small session with a compaction, as each reader sees it")
     return parser
 
@@ -162,14 +184,15 @@ def _progress(
 ) -> Iterator[Callable[[Iterable[SessionEvent]], Iterator[SessionEvent]]]:
     """Show how far a large file is read, on a terminal only."""
     size = path.stat().st_size
-    if size < PROGRESS_FROM_BYTES or not sys.stderr.isatty():
+    if size < PROGRESS_FROM_BYTES or not sys.stderr.isatty() or find_spec("rich") is None:
         yield iter
         return
     from rich.console import Console  # noqa: PLC0415 - only a terminal needs it
+    from rich.markup import escape  # noqa: PLC0415 - as above
     from rich.progress import Progress  # noqa: PLC0415 - as above
 
     with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(path.name, total=size)
+        task = progress.add_task(escape(_one_line(path.name)), total=size)
 
         def ticking(events: Iterable[SessionEvent]) -> Iterator[SessionEvent]:
             for event in events:
@@ -249,12 +272,38 @@ def _verify(options: argparse.Namespace) -> int:
         _print_json(attrs.asdict(report))
     else:
         for warning in report.warnings:
-            print(f"warning: {warning}")
+            print(f"warning: {_one_line(warning)}")
     if report.problem is not None:
         return _fail(f"{name}: {report.events} events are sound, then: {report.problem}")
     if not options.json:
         print(f"{name}: sound, {report.events} events, {report.nodes} on the surface, {report.generation} replacements")
     return 0
+
+
+def _compact(options: argparse.Namespace) -> int:
+    source = options.summary_file
+    try:
+        summary = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
+        text = summary.decode()
+    except UnicodeDecodeError as error:
+        raise CommandError(f"{source}: a summary is UTF-8 text: {error}") from None
+    with _existing_store(options.store) as store:
+        session = store.load(options.session_id)
+        with begin_compaction(session, *options.range) as compaction:
+            landed = compaction.commit(text)
+        store.save(session)
+    print(
+        f"compacted {_printable(session.id)}: {len(landed.shadowed_seqs)} nodes of {landed.tokens_before} tokens became"
+        f" the checkpoint at seq {landed.checkpoint_seq}, of {landed.tokens_after}"
+    )
+    return 0
+
+
+def _range(text: str) -> tuple[int, int]:
+    found = re.fullmatch(r"([0-9]{1,18})\.\.([0-9]{1,18})", text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no range; one is START..END, two seqs")
+    return int(found[1]), int(found[2])
 
 
 def _demo(_: argparse.Namespace) -> int:
@@ -278,7 +327,7 @@ def _demo(_: argparse.Namespace) -> int:
 @contextmanager
 def _opened(options: argparse.Namespace) -> Iterator[tuple[SessionHeader, SessionLog | JsonlReader]]:
     """Open what a reader reads: a file of that name if there is one, or else a session in the store."""
-    if Path(options.source).is_file():
+    if isfile(options.source):  # noqa: PTH113 - this takes a name that no file can have for an id
         with read_jsonl(options.source) as reader:
             yield reader.header, reader
             _print_damage(options.source, reader.damage)
@@ -289,7 +338,7 @@ def _opened(options: argparse.Namespace) -> Iterator[tuple[SessionHeader, Sessio
 
 def _existing_store(target: str) -> SessionStore:
     """Open a store to read it; reading makes no file."""
-    if not Path(target).exists():
+    if not target.startswith(_DATABASE_URLS) and not Path(target).exists():
         raise CommandError(f"no store at {target}; `dsh-session import FILE --store {target}` makes one")
     return SessionStore.open(target)
 
@@ -320,12 +369,18 @@ def _print_heading(text: str) -> None:
 
 
 def _print_json(value: Any) -> None:
-    sys.stdout.buffer.write(lossless_json.encode(value) + b"\n")
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace") + b"\n")
 
 
 def _print_damage(source: object, found: Iterable[Damage]) -> None:
     for damage in found:
-        print(f"dsh-session: {source}:{damage.line}: {damage.reason}", file=sys.stderr)
+        _complain(f"{source}:{damage.line}: {damage.reason}")
+
+
+def _one_line(text: str) -> str:
+    """Make a message safe to print, whatever it quotes."""
+    return "".join(char if char.isprintable() else "\ufffd" for char in " ".join(text.split()))
 
 
 def _printable(text: str) -> str:
@@ -335,5 +390,5 @@ def _printable(text: str) -> str:
 def _date(unix_ms: int) -> str:
     try:
         return datetime.fromtimestamp(unix_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M")
-    except (ValueError, OverflowError):
+    except (ValueError, OverflowError, OSError):
         return str(unix_ms)

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from dsh_compact import is_compact_checkpoint
 from dsh_projections.transcript_entry import CompactionEntry, ContextEntry, MessageEntry, ToolEntry
-from dsh_session import Replace, derive_message, is_surface_event, tool_calls_of, topic_of
+from dsh_session import Replace, derive_message, is_surface_event, topic_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -25,13 +25,16 @@ if TYPE_CHECKING:
     from dsh_projections.transcript_entry import TranscriptEntry
     from dsh_session import SessionEvent
 
-RESULT_LINES: Final = 12
+RESULT_LINES: Final = 8
 """How many lines of a tool's output a card shows."""
+
+RESULT_CHARS: Final = 500
+"""How much a card shows of one line of a tool's output."""
 
 COMPACTION_ROW: Final = "… earlier context was compacted …"
 
-_SHOWN_CHARS: Final = 200
-_CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_GIST_CHARS: Final = 200
+_CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _INDENT: Final = 2
 
 
@@ -57,7 +60,7 @@ def draw_transcript(entries: Iterable[TranscriptEntry], *, is_expanded: bool = F
             case ToolEntry():
                 yield from _tool(entry, is_expanded)
             case ContextEntry():
-                yield _title(f"context · {shown(entry.source)}", "dim")
+                yield _title(f"context · {_flat(entry.source)}", "dim")
                 yield _body(_with_attachments(entry.text, entry.attachments), "dim")
             case CompactionEntry():
                 yield from _compaction(entry, is_expanded)
@@ -81,7 +84,7 @@ def draw_page(page: HistoryPage) -> Iterator[RenderableType]:
     """Draw a page of history, a row an event."""
     table = _table("seq", "topic", "begins")
     for event in page.events:
-        table.add_row(str(event.seq), shown(topic_of(event)), _gist(event))
+        table.add_row(str(event.seq), _flat(topic_of(event)), _gist(event))
     yield table
     for checkpoint, seqs in page.outside.items():
         yield Text(f"the checkpoint at seq {checkpoint} cites {len(seqs)} events before this page", "dim")
@@ -97,7 +100,7 @@ def draw_rows(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Renderab
     """Draw a plain table."""
     table = _table(*columns)
     for row in rows:
-        table.add_row(*map(shown, row))
+        table.add_row(*map(_flat, row))
     return table
 
 
@@ -120,12 +123,14 @@ def _message(entry: MessageEntry) -> Iterator[RenderableType]:
 
 def _tool(entry: ToolEntry, is_expanded: bool) -> Iterator[RenderableType]:
     style = "red" if entry.is_error else "blue"
-    title = entry.call_id if entry.name is None else call_title(entry.name, entry.arguments or "")
-    yield _title(shown(f"tool · {title}") + ("  [failed]" if entry.is_error else ""), f"bold {style}")
+    title = _flat(entry.call_id) if entry.name is None else call_title(entry.name, entry.arguments or "")
+    yield _title(f"tool · {title}" + ("  [failed]" if entry.is_error else ""), f"bold {style}")
     lines = shown(_with_attachments(entry.text, entry.attachments)).splitlines()
-    hidden = 0 if is_expanded else max(0, len(lines) - RESULT_LINES)
-    if hidden:
-        lines[RESULT_LINES:] = [f"… {hidden} more lines"]
+    if not is_expanded:
+        hidden = len(lines) - RESULT_LINES
+        if hidden > 1:  # the notice takes the room of one line
+            lines[RESULT_LINES:] = [f"… {hidden} more lines"]
+        lines = [_cut(line, RESULT_CHARS) for line in lines]
     if lines:
         yield _body("\n".join(f"│ {line}" for line in lines))
 
@@ -144,8 +149,7 @@ def _compaction(entry: CompactionEntry, is_expanded: bool) -> Iterator[Renderabl
 
 def call_title(name: str, arguments: str) -> str:
     """Write a tool call on one line: the tool, and its arguments shortened."""
-    flat = " ".join(shown(arguments).split())
-    return f"{shown(name)} {flat if len(flat) <= _SHOWN_CHARS else flat[: _SHOWN_CHARS - 1] + '…'}".rstrip()
+    return f"{_flat(name)} {_cut(_flat(arguments), _GIST_CHARS)}".rstrip()
 
 
 def _title(text: str, style: str) -> Text:
@@ -161,7 +165,7 @@ def _with_attachments(text: str, attachments: tuple[Any, ...]) -> str:
 
 
 def _gist(event: SessionEvent) -> Text:
-    return Text(shown(" ".join(_gist_of(event).split()))[:_SHOWN_CHARS], overflow="ellipsis", no_wrap=True)
+    return Text(_cut(_flat(_gist_of(event)), _GIST_CHARS), overflow="ellipsis", no_wrap=True)
 
 
 def _gist_of(event: SessionEvent) -> str:
@@ -173,9 +177,27 @@ def _gist_of(event: SessionEvent) -> str:
     blocks = message["content"]
     if event.type == "tool/result":
         blocks = blocks[0]["content"]
-    texts = [block["text"] for block in blocks if block["type"] == "text"]
-    calls = [call_title(call["name"], call["arguments"]) for call in tool_calls_of(message)]
-    return " ".join([*texts, *calls])
+    return " ".join(map(_gist_of_block, blocks))
+
+
+def _gist_of_block(block: Any) -> str:
+    match block["type"]:
+        case "text" | "reasoning":
+            text: str = block["text"]
+            return text
+        case "tool-call":
+            return call_title(block["name"], block["arguments"])
+        case kind:
+            return f"[{kind}]"
+
+
+def _flat(text: str) -> str:
+    """Make a text safe to print on one line: what names a speaker or a tool must not look like another's words."""
+    return " ".join(shown(text).split())
+
+
+def _cut(text: str, chars: int) -> str:
+    return text if len(text) <= chars else text[: chars - 1] + "…"
 
 
 def _table(*columns: str) -> Table:
