@@ -17,7 +17,7 @@ import pytest
 
 import dsh_projections
 from dsh_compact import begin_compaction
-from dsh_projections import cli
+from dsh_projections import cli, commands, decode_reference_uri, follow
 from dsh_session import APPEND, SessionHeader, SessionStore, read_jsonl, user_message
 from stored import dump, say, ticking_clock, work
 
@@ -127,7 +127,12 @@ def test_a_log_goes_in_and_comes_out(run: Run) -> None:
 
     header = json.loads(DEMO.read_text().splitlines()[0])
     del header["type"]
-    assert [{**header, "type": "session", "events": 71}] == listed
+    (row,) = listed
+    assert tuple(
+        row["counts"][key] for key in ("turns", "compactions", "title")
+    ) == (2, 1, "Date filter drops the last day")
+    del row["counts"]
+    assert {**header, "type": "session", "events": 71} == row
     assert exported == (0, DEMO.read_text(), "")
     assert files() == ["a.db"]
 
@@ -319,21 +324,107 @@ def test_a_log_that_is_not_sound(run: Run) -> None:
 
 
 def test_the_list(run: Run, store: SessionStore) -> None:
-    """Sessions are listed by the time that they were made, with their age, length and directory."""
-    events = [say(store.create(id="younger", cwd="/b"), "x")]
-    header = SessionHeader(id="older", created_at=0)
-    store.import_log(header, events)
+    """Sessions are listed by the time that they were made, with age, length, turns, title and directory."""
+    younger = store.create(id="younger", cwd="/b")
+    younger.append("turn/start", {"turn": 1})
+    younger.append("session/title", {"title": "about b"})
+    store.save(younger)
+    store.import_log(SessionHeader(id="older", created_at=0), [])
     store.import_log(SessionHeader(id="of another age", created_at=2**62), [])
 
     listed = run("ls")
 
-    assert listed.out.splitlines() == [
-        "session         created              events  directory",
-        "older           1970-01-01 00:00     1",
-        "younger         2023-11-14 22:13     0       /b",
-        f"of another age  {2**62}  0",
+    assert [line.split() for line in listed.out.splitlines()] == [
+        ["session", "created", "events", "turns", "title", "directory"],
+        ["older", "1970-01-01", "00:00", "0", "0"],
+        ["younger", "2023-11-14", "22:13", "2", "1", "about", "b", "/b"],
+        ["of", "another", "age", str(2**62), "0", "0"],
     ]
     assert [row["id"] for row in run("ls", "--json").value] == ["older", "younger", "of another age"]
+
+
+def test_the_surface_as_it_was(run: Run, session: Session) -> None:
+    """The surface is shown as of any earlier event, and an event that is not there is an error."""
+    assert len(session.messages()) == 4
+
+    then = run("surface", "s", "--as-of", "0", "--json").value
+
+    assert session.messages()[:1] == then
+    missing = run("surface", "s", "--as-of", "99")
+    assert missing.status == 1
+    assert "no event at seq 99" in missing.err
+
+
+def test_an_event_is_explained(run: Run, session: Session) -> None:
+    """What became of an event is told, for a person and for a program."""
+    told = run("explain", DEMO, "52", "--json").value
+    read = run("explain", DEMO, "52")
+
+    assert (told["event_class"], told["chain"]) == ("shadowed", [55])
+    assert ["replaced", "by", "55"] in [line.split() for line in read.out.splitlines()]
+    assert "this log has" in run("explain", "s", "999").err
+    assert run("explain", "s", "-1").status == 1
+    assert ["class", "current"] in [line.split() for line in run("explain", "s", "0").out.splitlines()]
+    assert len(session.messages()) == 4
+
+
+def test_a_reference_is_printed(run: Run, session: Session) -> None:
+    """A session is shown as another one would be shown it, under a label and within a budget."""
+    shown = run("reference", "s", "--label", "mine").value
+
+    assert decode_reference_uri(shown["uri"]) == session.id
+    assert shown["data"]["label"] == "mine"
+    assert run("reference", "s", "--max-bytes", "3").status == 1
+    assert run("reference", "s", "--max-bytes", "0").status == 2
+
+
+@pytest.mark.parametrize("source", ["s", "s.jsonl"])
+def test_a_window_of_the_transcript(run: Run, session: Session, source: str) -> None:
+    """The newest entries before a seq are shown, of a session and of a file alike."""
+    run("export", "s", "-o", "s.jsonl")
+    whole = run("transcript", source, "--json").value
+    assert [entry["seq"] for entry in whole] == [0, 3, 5, 8]
+
+    def seqs(*words: object) -> list[int]:
+        return [entry["seq"] for entry in run("transcript", source, "--json", *words).value]
+
+    assert seqs("--entries", 2) == [5, 8]
+    assert seqs("--before-seq", 5) == [0, 3]
+    assert seqs("--before-seq", 5, "--entries", 1) == [3]
+    assert run("transcript", source, "--entries", "none").status == 2
+    assert len(session.messages()) == 4
+
+
+def test_a_page_without_chunks(run: Run) -> None:
+    """A page leaves the chunks of finished messages out when it is told to, and says how many."""
+    page = run("history", DEMO, "--max-messages", "1", "--no-chunks", "--json").value
+
+    assert page["leftOut"] == 5
+    assert "assistant/chunk" not in [event["type"] for event in page["events"]]
+
+
+def test_a_transcript_is_followed(
+    run: Run, session: Session, store: SessionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A followed transcript prints what is there, and then each entry as it comes, until it is interrupted."""
+
+    def twice_then_interrupted(*words: Any) -> Iterator[Any]:
+        stream = follow(*words, poll_seconds=0.01)
+        yield next(stream)
+        say(session, "and one more thing")
+        store.save(session)
+        yield next(stream)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(commands, "follow", twice_then_interrupted)
+
+    outcome = run("transcript", "s", "--follow")
+
+    assert outcome.status == 130
+    assert outcome.out.endswith("user\n  and one more thing\n")
+    assert outcome.out.count("and one more thing") == 1
+    monkeypatch.setattr(commands, "follow", lambda *_: iter(()))
+    assert run("transcript", "s", "--follow") == (0, "", "")
 
 
 def test_a_compaction_by_hand(run: Run, session: Session, store: SessionStore) -> None:
@@ -567,7 +658,7 @@ def test_a_terminal_gets_colour_and_a_pipe_plain_text(run: Run, monkeypatch: pyt
 def test_a_large_file_shows_progress_on_a_terminal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a terminal an import of a large file tells how far it is, by the file's name; nowhere else does it."""
     path = write_log("a[b]\x1b.jsonl", said(0, "x"), said(1, "y"))
-    monkeypatch.setattr(cli, "PROGRESS_FROM_BYTES", 0)
+    monkeypatch.setattr(commands, "PROGRESS_FROM_BYTES", 0)
 
     piped = run("import", path, "--store", "a.db")
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
@@ -581,7 +672,7 @@ def test_a_large_file_shows_progress_on_a_terminal(run: Run, monkeypatch: pytest
 
 def test_progress_is_a_comfort(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the drawing library an import of a large file works, and shows no progress."""
-    monkeypatch.setattr(cli, "PROGRESS_FROM_BYTES", 0)
+    monkeypatch.setattr(commands, "PROGRESS_FROM_BYTES", 0)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setitem(sys.modules, "rich", None)
 
@@ -604,7 +695,7 @@ def test_an_interrupted_command(run: Run, monkeypatch: pytest.MonkeyPatch) -> No
     def interrupted(*_: object) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "verify_log", interrupted)
+    monkeypatch.setattr(commands, "verify_log", interrupted)
 
     assert run("verify", DEMO) == (130, "", "")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dsh_projections.projection import SURFACE_TOPICS
-from dsh_session import SessionEvent, Surface, derive_message, is_surface_event
+from dsh_session import EventNotFoundError, SessionEvent, Surface, derive_message, is_surface_event
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,7 +32,7 @@ class ModelSurface:
             seq: an int >= 0.
 
         Raises:
-            LookupError: the log has no event at ``seq``.
+            EventNotFoundError: the log has no event at ``seq``; it is a LookupError.
 
         Cost: O(events up to ``seq``).
         """
@@ -44,7 +44,7 @@ class ModelSurface:
             surface.apply(event)
             newest = event.seq
         if newest != seq:
-            raise LookupError(f"no event at seq {seq!r}; the newest of this log is {newest}")
+            raise EventNotFoundError(seq, 0 if newest is None else newest + 1)
         return surface
 
     @property

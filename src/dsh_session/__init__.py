@@ -9,6 +9,7 @@ from dsh_session.chunk_rows import decode_storage_record, pack_chunk_runs
 from dsh_session.errors import (
     ConflictError,
     DamagedStoreError,
+    EventNotFoundError,
     InvalidEventError,
     InvalidHeaderError,
     InvalidSurfaceError,
@@ -84,6 +85,7 @@ __all__ = [
     "Damage",
     "DamagedLogError",
     "DamagedStoreError",
+    "EventNotFoundError",
     "ImageBlock",
     "InvalidEventError",
     "InvalidHeaderError",

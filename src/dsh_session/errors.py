@@ -77,6 +77,20 @@ class SessionNotFoundError(SessionError, LookupError):
         super().__init__(f"no session {session_id!r} in this store")
 
 
+class EventNotFoundError(SessionError, LookupError):
+    """A log has no event at a seq.
+
+    Attributes:
+        seq: what was asked for.
+        length: how many events the log has, as far as it was read.
+    """
+
+    def __init__(self, seq: object, length: int) -> None:
+        self.seq = seq
+        self.length = length
+        super().__init__(f"no event at seq {seq!r}; this log has {length} events")
+
+
 class SessionExistsError(SessionError, ValueError):
     """A session of this id is already there; a new one needs another id.
 
@@ -144,6 +158,10 @@ class StoreError(SessionError, OSError):
 
     Nothing was changed. The database library's own error is the ``__cause__``.
     """
+
+
+class StoreUnavailableError(StoreError):
+    """The database cannot do it at this time: it is out of reach, locked, full or the like. Later it may."""
 
 
 class StoreFormatError(StoreError):

@@ -1,0 +1,328 @@
+"""What each word of the command does."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from contextlib import contextmanager
+from importlib import resources
+from importlib.util import find_spec
+from os.path import isfile
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import msgspec
+
+from dsh_compact import begin_compaction
+from dsh_projections.classifier import EventClassifier
+from dsh_projections.history_pager import HistoryPager
+from dsh_projections.human_transcript import HumanTranscript
+from dsh_projections.mention import encode_reference_uri
+from dsh_projections.model_surface import ModelSurface
+from dsh_projections.printing import (
+    CommandError,
+    complain,
+    date_of,
+    one_line,
+    print_damage,
+    print_drawn,
+    print_heading,
+    print_json,
+    printable,
+    terminal,
+)
+from dsh_projections.projection import replay
+from dsh_projections.reference import ReferenceProjector
+from dsh_projections.runner import follow
+from dsh_projections.session_counts import Counts
+from dsh_projections.session_index import SessionIndex
+from dsh_projections.transcript_pager import TranscriptPager
+from dsh_projections.verify import verify_log
+from dsh_session import EventNotFoundError, SessionError, SessionLog, SessionStore, read_jsonl, write_jsonl
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from dsh_projections.transcript_entry import TranscriptEntry
+    from dsh_session import JsonlReader, SessionEvent, SessionHeader
+
+DEFAULT_STORE: Final = "sessions.db"
+PROGRESS_FROM_BYTES: Final = 4_000_000
+FAILED: Final = 1
+
+_DATABASE_URLS: Final = ("postgresql://", "postgres://")
+
+
+def failed(reason: str) -> int:
+    """Say why, and return the exit status of what failed."""
+    complain(reason)
+    return FAILED
+
+
+def import_logs(options: argparse.Namespace) -> int:
+    """Bring files in, each in a transaction of its own; one that fails does not stop the next."""
+    status = 0
+    with SessionStore.open(options.store) as store:
+        for path in options.files:
+            try:
+                _import_file(store, path, is_lenient=options.lenient)
+            except (SessionError, OSError) as error:
+                status = failed(str(error))
+    return status
+
+
+def _import_file(store: SessionStore, path: Path, *, is_lenient: bool) -> str:
+    with read_jsonl(path, lenient=is_lenient) as log, _progress(path, lambda: log.bytes_read) as tick:
+        count = store.import_log(log.header, tick(log))
+    print(f"imported {printable(log.header.id)}: {count} events")
+    print_damage(path, log.damage)
+    return log.header.id
+
+
+@contextmanager
+def _progress(
+    path: Path, bytes_read: Callable[[], int]
+) -> Iterator[Callable[[Iterable[SessionEvent]], Iterator[SessionEvent]]]:
+    """Show how far a large file is read, on a terminal only."""
+    size = path.stat().st_size
+    if size < PROGRESS_FROM_BYTES or not sys.stderr.isatty() or find_spec("rich") is None:
+        yield iter
+        return
+    from rich.console import Console  # noqa: PLC0415 - only a terminal needs it
+    from rich.markup import escape  # noqa: PLC0415 - as above
+    from rich.progress import Progress  # noqa: PLC0415 - as above
+
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(escape(one_line(path.name)), total=size)
+
+        def ticking(events: Iterable[SessionEvent]) -> Iterator[SessionEvent]:
+            for event in events:
+                if event.seq % 1000 == 0:
+                    progress.update(task, completed=bytes_read())
+                yield event
+
+        yield ticking
+
+
+def export(options: argparse.Namespace) -> int:
+    """Write a session as JSONL."""
+    with _existing_store(options.store) as store:
+        write_jsonl(
+            options.output or sys.stdout.buffer, store.header(options.session_id), store.log(options.session_id)
+        )
+    return 0
+
+
+def list_sessions(options: argparse.Namespace) -> int:
+    """List the sessions of a store, the oldest first, with what the index says of each."""
+    with _existing_store(options.store) as store:
+        index = SessionIndex(store)
+        index.catch_up()
+        counts = dict(index.views())
+        found = sorted(
+            ((header, len(store.log(header.id)), counts.get(header.id, Counts())) for header in store.sessions()),
+            key=lambda row: row[0].created_at,
+        )
+    if options.json:
+        print_json(
+            [{**header.to_wire(), "events": length, "counts": attrs.asdict(said)} for header, length, said in found]
+        )
+        return 0
+    columns = ("session", "created", "events", "turns", "title", "directory")
+    rows = [
+        (header.id, date_of(header.created_at), str(length), str(said.turns), said.title or "", header.cwd or "")
+        for header, length, said in found
+    ]
+    print_drawn([terminal().draw_rows(columns, rows)])
+    return 0
+
+
+def transcript(options: argparse.Namespace) -> int:
+    """Show the transcript, or a window of it, or go on showing it as it grows."""
+    if options.follow:
+        return _follow(options)
+    with _opened(options) as (_, log):
+        entries = _entries(log, options.before_seq, options.entries)
+    if options.json:
+        print_json(msgspec.to_builtins(entries))
+    else:
+        print_drawn(terminal().draw_transcript(entries, is_expanded=options.expand))
+    return 0
+
+
+def _entries(log: SessionLog | JsonlReader, before_seq: int | None, limit: int | None) -> Sequence[TranscriptEntry]:
+    """Return the entries of a window; of a stored session no more is read than it shows."""
+    if isinstance(log, SessionLog) and (before_seq is not None or limit is not None):
+        before = len(log) if before_seq is None else before_seq
+        return TranscriptPager(log).window(before, before + 1 if limit is None else limit).entries
+    entries = replay(HumanTranscript(), log).entries
+    shown = [entry for entry in entries if before_seq is None or entry.seq < before_seq]
+    return shown if limit is None else shown[-limit:]
+
+
+def _follow(options: argparse.Namespace) -> int:
+    """Print each entry once, when it comes."""
+    drawing = terminal()
+    with _existing_store(options.store) as store:
+        printed = 0
+        for followed in follow(store, HumanTranscript(), options.source):
+            entries = followed.entries
+            print_drawn(drawing.draw_transcript(entries[printed:], is_expanded=options.expand))
+            sys.stdout.flush()
+            printed = len(entries)
+    return 0
+
+
+def surface(options: argparse.Namespace) -> int:
+    """Show the surface as it is, or as it was when an event was the newest."""
+    with _opened(options) as (_, log):
+        found = replay(ModelSurface(), log) if options.as_of is None else ModelSurface.as_of(log, options.as_of)
+    if options.json:
+        print_json(found.messages())
+    else:
+        print_drawn(terminal().draw_surface(found.events()))
+    return 0
+
+
+def explain(options: argparse.Namespace) -> int:
+    """Tell what became of one event."""
+    with _opened(options) as (_, log):
+        classifier, length = EventClassifier(), 0
+        for event in log:
+            classifier.apply(event)
+            length = event.seq + 1
+    if not 0 <= options.seq < length:
+        raise EventNotFoundError(options.seq, length)
+    told = classifier.explain(options.seq)
+    if options.json:
+        print_json(attrs.asdict(told))
+        return 0
+    rows = [
+        ("class", told.event_class),
+        ("replaced by", _seqs(told.chain)),
+        ("replaced", _seqs(told.replaced)),
+        ("made from", _seqs(told.sources)),
+        ("made into", _seqs(told.made_into)),
+    ]
+    print_drawn([terminal().draw_rows((f"seq {told.seq}", ""), rows)])
+    return 0
+
+
+def _seqs(seqs: Sequence[int]) -> str:
+    return ", ".join(map(str, seqs)) or "-"
+
+
+def reference(options: argparse.Namespace) -> int:
+    """Print a session as another one would be shown it."""
+    with _opened(options) as (header, log):
+        projector = replay(ReferenceProjector(header, label=options.label, max_bytes=options.max_bytes), log)
+    found = projector.view()
+    print_json({"uri": encode_reference_uri(header.id), "data": found.data, "stats": found.stats})
+    return 0
+
+
+def history(options: argparse.Namespace) -> int:
+    """Show one page of raw events."""
+    with _opened(options) as (_, log):
+        pager = HistoryPager(log if isinstance(log, SessionLog) else list(log))
+        page = pager.page(options.before_seq, options.max_messages, chunks=not options.no_chunks)
+    if options.json:
+        print_json(
+            {
+                "firstSeq": page.first_seq,
+                "lastSeq": page.last_seq,
+                "hasMore": page.has_more,
+                "leftOut": page.left_out,
+                "outside": {str(seq): list(outside) for seq, outside in page.outside.items()},
+                "events": [event.to_wire() for event in page.events],
+            }
+        )
+    else:
+        print_drawn(terminal().draw_page(page))
+    return 0
+
+
+def verify(options: argparse.Namespace) -> int:
+    """Check a whole log."""
+    with _opened(options) as (header, log):
+        report = verify_log(header, log)
+    name = printable(report.session_id)
+    if options.json:
+        print_json(attrs.asdict(report))
+    else:
+        for warning in report.warnings:
+            print(f"warning: {one_line(warning)}")
+    if report.problem is not None:
+        return failed(f"{name}: {report.events} events are sound, then: {report.problem}")
+    if not options.json:
+        print(f"{name}: sound, {report.events} events, {report.nodes} on the surface, {report.generation} replacements")
+    return 0
+
+
+def compact(options: argparse.Namespace) -> int:
+    """Put a summary in the place of a range of the surface, and save."""
+    source = options.summary_file
+    try:
+        summary = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
+        text = summary.decode()
+    except UnicodeDecodeError as error:
+        raise CommandError(f"{source}: a summary is UTF-8 text: {error}") from None
+    with _existing_store(options.store) as store:
+        session = store.load(options.session_id)
+        with begin_compaction(session, *options.range) as compaction:
+            landed = compaction.commit(text)
+        store.save(session)
+    print(
+        f"compacted {printable(session.id)}: {len(landed.shadowed_seqs)} nodes of {landed.tokens_before} tokens became"
+        f" the checkpoint at seq {landed.checkpoint_seq}, of {landed.tokens_after}"
+    )
+    return 0
+
+
+def range_of(text: str) -> tuple[int, int]:
+    """Read the range of an option."""
+    found = re.fullmatch(r"([0-9]{1,18})\.\.([0-9]{1,18})", text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no range; one is START..END, two seqs")
+    return int(found[1]), int(found[2])
+
+
+def demo(_: argparse.Namespace) -> int:
+    """Show a small session as each reader sees it."""
+    drawing = terminal()
+    with (
+        TemporaryDirectory() as folder,
+        resources.as_file(resources.files("dsh_projections") / "demo.jsonl") as path,
+        SessionStore.open(Path(folder) / DEFAULT_STORE) as store,
+    ):
+        session_id = _import_file(store, path, is_lenient=False)
+        log = store.log(session_id)
+        print_heading("The human's transcript: everything that was said, and where earlier context was compacted")
+        print_drawn(drawing.draw_transcript(replay(HumanTranscript(), log).entries))
+        print_heading("The model's surface: what the next request sends")
+        print_drawn(drawing.draw_surface(replay(ModelSurface(), log).events()))
+        print_heading("One page of history: the raw events of the newest 2 messages")
+        print_drawn(drawing.draw_page(HistoryPager(log).page(max_messages=2)))
+    return 0
+
+
+@contextmanager
+def _opened(options: argparse.Namespace) -> Iterator[tuple[SessionHeader, SessionLog | JsonlReader]]:
+    """Open what a reader reads: a file of that name if there is one, or else a session in the store."""
+    if isfile(options.source):  # noqa: PTH113 - this takes a name that no file can have for an id
+        with read_jsonl(options.source) as reader:
+            yield reader.header, reader
+            print_damage(options.source, reader.damage)
+        return
+    with _existing_store(options.store) as store:
+        yield store.header(options.source), store.log(options.source)
+
+
+def _existing_store(target: str) -> SessionStore:
+    """Open a store to read it; reading makes no file."""
+    if not target.startswith(_DATABASE_URLS) and not Path(target).exists():
+        raise CommandError(f"no store at {target}; `dsh-session import FILE --store {target}` makes one")
+    return SessionStore.open(target)
