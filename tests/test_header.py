@@ -139,3 +139,13 @@ def test_a_header_never_changes() -> None:
     # when, then
     with pytest.raises(AttributeError):
         header.id = "s2"
+
+
+def test_a_header_is_a_copy() -> None:
+    """Changing what a header was made from changes no header."""
+    origin = {"by": ["somebody"]}
+    header = SessionHeader(id="s", created_at=0, origin=origin)
+
+    origin["by"].append("somebody else")
+
+    assert {"by": ["somebody"]} == header.origin

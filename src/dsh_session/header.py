@@ -9,9 +9,22 @@ import attrs
 
 from dsh_session import lossless_json
 from dsh_session.errors import InvalidHeaderError, NotJSONError
+from dsh_session.event import encoded_under
 
 FORMAT_VERSION: Final = 0
 """The version of the log format that this library reads and writes."""
+
+
+def _copied(value: Any, field: attrs.Attribute[Any]) -> Any:
+    """Copy a JSON value, so that nobody changes a header through the object that it was made from."""
+    key = next(key for key, name in _WIRE_KEYS.items() if name == field.name)
+    try:
+        return lossless_json.decode(encoded_under(value, key))
+    except NotJSONError as error:
+        raise InvalidHeaderError(f"session header: {error}") from None
+
+
+_COPIED: Final = attrs.Converter(_copied, takes_field=True)
 
 
 @attrs.frozen(kw_only=True)
@@ -37,9 +50,9 @@ class SessionHeader:
     cwd: str | None = None
     parent_session: str | None = None
     seed_length: int | None = None
-    origin: Any = None
+    origin: Any = attrs.field(default=None, converter=_COPIED)
     delegation_depth: int | None = None
-    agent_preset: Any = None
+    agent_preset: Any = attrs.field(default=None, converter=_COPIED)
 
     def __attrs_post_init__(self) -> None:
         _require(_is_name(self.id), "id", self.id, "a non-empty str")

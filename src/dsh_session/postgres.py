@@ -26,6 +26,7 @@ from psycopg.sql import SQL, Identifier, Literal
 
 from dsh_session.errors import StoreError, StoreFormatError
 from dsh_session.recorder import SCHEMA_VERSION
+from dsh_session.text_index import SQLTextIndex, postgres_dialect
 from dsh_session.tracking import SQLTracker
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ class Connections:
     def open(self, *_: object) -> None:
         """Refuse to serve after `close`; the library asks before each use."""
         if self._is_closed:
-            raise psycopg.InterfaceError("the store is closed")
+            raise psycopg.ProgrammingError("the store is closed")
 
     @contextmanager
     def connection(self) -> Iterator[Connection]:
@@ -163,10 +164,12 @@ class PostgresRecorder(PostgresApplicationRecorder, ColumnsRecorder):
 
     def __init__(self, datastore: PostgresDatastore, *, events_table_name: str = "stored_events") -> None:
         super().__init__(datastore, events_table_name=events_table_name)
-        snapshots_table_name = events_table_name.removesuffix("events") + "snapshots"
+        prefix = events_table_name.removesuffix("events")
         self._names = {
             "events": Identifier(datastore.schema, events_table_name),
-            "snapshots": Identifier(datastore.schema, snapshots_table_name),
+            "snapshots": Identifier(datastore.schema, f"{prefix}snapshots"),
+            "positions": Identifier(datastore.schema, f"{prefix}positions"),
+            "states": Identifier(datastore.schema, f"{prefix}states"),
             "index": Identifier(self.notification_id_index_name),
             "channel": Identifier(self.channel_name),
         }
@@ -250,8 +253,25 @@ class PostgresRecorder(PostgresApplicationRecorder, ColumnsRecorder):
 
     def tracker(self, guard: Guard) -> SQLTracker:
         """Return where the states of tracked projections are kept."""
-        schema = Identifier(self.datastore.schema).as_string() + "."
-        return SQLTracker(guard, self.datastore.transaction, placeholder="%s", binary="BYTEA", schema=schema)
+        positions, states = (self._names[name].as_string() for name in ("positions", "states"))
+        return SQLTracker(guard, self.datastore.transaction, placeholder="%s", positions=positions, states=states)
+
+    def text_index(self, guard: Guard, version: int) -> SQLTextIndex:
+        """Return where the words of texts are kept."""
+        name = f"{self.events_table_name.removesuffix('events')}text_index_{version}"
+        table = Identifier(self.datastore.schema, name).as_string()
+        index = Identifier(f"{name}_lexemes").as_string()
+        return SQLTextIndex(guard, self.datastore.transaction, postgres_dialect(table, index))
+
+    @contextmanager
+    def listening(self) -> Iterator[Connection]:
+        """Lend a connection out that listens for inserts. It is of no use to others afterwards, and is closed."""
+        with self.datastore.get_connection() as connection:
+            connection.execute(self._sql("LISTEN {channel}"))
+            try:
+                yield connection
+            finally:
+                connection.close()
 
     def _sql(self, statement: LiteralString, **parts: Composable) -> Composed:
         return SQL(statement).format(**self._names, **parts)
@@ -289,7 +309,7 @@ class PostgresWatch:
 
     def __init__(self, recorder: PostgresRecorder) -> None:
         self._recorder = recorder
-        self._lent = ExitStack()
+        self._listening = ExitStack()
         self._connection: Connection | None = None
         self._listen()
 
@@ -301,7 +321,7 @@ class PostgresWatch:
                 self._listen()
                 return  # what was inserted in between is there to be read
             for _ in self._connection.notifies(timeout=seconds, stop_after=1):
-                return
+                pass
         except (psycopg.Error, EventSourcingError):
             self._forget()
             sleep(max(0.0, seconds - (monotonic() - started)))
@@ -314,17 +334,11 @@ class PostgresWatch:
         self._forget()
 
     def _listen(self) -> None:
-        connection = self._lent.enter_context(self._recorder.datastore.get_connection())
-        connection.execute(SQL("LISTEN {}").format(Identifier(self._recorder.channel_name)))
-        self._connection = connection
+        self._connection = self._listening.enter_context(self._recorder.listening())
 
     def _forget(self) -> None:
-        """Close the connection: one that listens is of no use to others."""
-        if self._connection is not None:
-            self._connection.close()
         self._connection = None
-        with suppress(psycopg.Error, EventSourcingError):
-            self._lent.close()
+        self._listening.close()
 
 
 def _limit(limit: int) -> int | None:
@@ -363,6 +377,11 @@ _COLUMNS: Final = 'originator_id text COLLATE "C", originator_version bigint, to
 _CREATE_TABLES: Final[tuple[LiteralString, ...]] = (
     f"CREATE TABLE {{events}} ({_COLUMNS}, notification_id bigserial, PRIMARY KEY (originator_id, originator_version))",
     f"CREATE TABLE {{snapshots}} ({_COLUMNS}, PRIMARY KEY (originator_id, originator_version))",
+    "CREATE TABLE {positions} (name text PRIMARY KEY, version bigint NOT NULL, position bigint NOT NULL)",
+    (
+        'CREATE TABLE {states} (name text, session_id text COLLATE "C", state bytea NOT NULL,'
+        " PRIMARY KEY (name, session_id))"
+    ),
     "CREATE UNIQUE INDEX {index} ON {events} (notification_id)",
     "COMMENT ON TABLE {events} IS {comment}",
 )

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import defaultdict
 from contextlib import contextmanager
 from itertools import islice
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 from eventsourcing.domain import EventSourcingError
-from eventsourcing.persistence import IntegrityError
+from eventsourcing.persistence import IntegrityError, OperationalError
 from eventsourcing.popo import POPOApplicationRecorder
-from eventsourcing.sqlite import SQLiteApplicationRecorder
+from eventsourcing.sqlite import SQLITE3_DEFAULT_LOCK_TIMEOUT, SQLiteApplicationRecorder
 
-from dsh_session.errors import StoreError, StoreFormatError
+from dsh_session.errors import StoreError, StoreFormatError, StoreUnavailableError
+from dsh_session.text_index import MemoryTextIndex, SQLTextIndex, sqlite_dialect
 from dsh_session.tracking import MemoryTracker, SQLTracker
 
 if TYPE_CHECKING:
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 
     from eventsourcing.persistence import StoredEvent
 
+    from dsh_session.text_index import TextIndex
     from dsh_session.tracking import Guard, Tracker
     from dsh_session.watch import Watch
 
@@ -85,6 +89,10 @@ class SessionRecorder(Protocol):
         """Return where the states of tracked projections are kept; ``guard`` is entered around each transaction."""
         ...
 
+    def text_index(self, guard: Guard, version: int) -> TextIndex:
+        """Return where the words of texts are kept; ``guard`` is entered around each transaction."""
+        ...
+
 
 class MemoryRecorder(POPOApplicationRecorder):
     """Keeps sessions in this process."""
@@ -92,6 +100,7 @@ class MemoryRecorder(POPOApplicationRecorder):
     def __init__(self) -> None:
         super().__init__()
         self._tracker = MemoryTracker()
+        self._text_indexes: dict[int, MemoryTextIndex] = defaultdict(MemoryTextIndex)
 
     def create_table(self) -> None:
         """Do nothing: there is no table."""
@@ -147,6 +156,10 @@ class MemoryRecorder(POPOApplicationRecorder):
         """Return where the states of tracked projections are kept."""
         return self._tracker
 
+    def text_index(self, guard: Guard, version: int) -> MemoryTextIndex:  # noqa: ARG002 - as above
+        """Return where the words of texts are kept."""
+        return self._text_indexes[version]
+
     def _versions(self, originator_id: str) -> Mapping[int, int]:
         return self._stored_events_index.get(originator_id, {})
 
@@ -174,10 +187,9 @@ class SQLiteRecorder(SQLiteApplicationRecorder):
             raise StoreFormatError(
                 f"the database is of schema version {version}; this library knows {SCHEMA_VERSION} and below"
             )
-        if names and not (version == SCHEMA_VERSION and {"stored_events", "stored_snapshots"} <= names):
+        if names and not (version == SCHEMA_VERSION and names >= _TABLES):
             raise StoreFormatError("an SQLite database, but not a store of sessions")
-        with self.datastore.get_connection(commit=True) as connection:
-            connection.cursor().execute("PRAGMA journal_mode = WAL")
+        self._set_journal_mode()
         if names:
             return
         with self.datastore.transaction(commit=True) as cursor:
@@ -185,8 +197,23 @@ class SQLiteRecorder(SQLiteApplicationRecorder):
             cursor.execute("PRAGMA user_version = 0")
             for statement in self.construct_create_table_statements():
                 cursor.execute(statement)
-            cursor.execute(_CREATE_SNAPSHOTS)
+            for table in _FURTHER_TABLES:
+                cursor.execute(f"CREATE TABLE IF NOT EXISTS {table}")
             cursor.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+    def _set_journal_mode(self) -> None:
+        """Let reading and writing go on side by side. SQLite does not wait for this by itself, as it does to write."""
+        give_up_at = monotonic() + (self.datastore.pool.lock_timeout or SQLITE3_DEFAULT_LOCK_TIMEOUT)
+        with self.datastore.get_connection(commit=True) as connection:
+            while True:
+                try:
+                    connection.cursor().execute("PRAGMA journal_mode = WAL")
+                except sqlite3.OperationalError as error:
+                    if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or monotonic() > give_up_at:
+                        raise
+                    sleep(0.01)
+                else:
+                    return
 
     def insert_after(self, originator_id: str, stored_events: Iterable[StoredEvent], after: int) -> int:
         """Insert events behind version ``after``."""
@@ -254,7 +281,12 @@ class SQLiteRecorder(SQLiteApplicationRecorder):
 
     def tracker(self, guard: Guard) -> SQLTracker:
         """Return where the states of tracked projections are kept."""
-        return SQLTracker(guard, self.datastore.transaction, placeholder="?", binary="BLOB")
+        transaction = self.datastore.transaction
+        return SQLTracker(guard, transaction, placeholder="?", positions="tracked_positions", states="tracked_states")
+
+    def text_index(self, guard: Guard, version: int) -> SQLTextIndex:
+        """Return where the words of texts are kept."""
+        return SQLTextIndex(guard, self.datastore.transaction, sqlite_dialect(f"text_index_{version}"))
 
     def _select(self, columns: str, where: str, parameters: tuple[Any, ...]) -> list[Any]:
         with self.datastore.transaction(commit=False) as cursor:
@@ -265,9 +297,14 @@ class SQLiteRecorder(SQLiteApplicationRecorder):
 
 
 _ORDER: Final = {False: "ASC", True: "DESC"}
-_CREATE_SNAPSHOTS: Final = (
-    "CREATE TABLE IF NOT EXISTS stored_snapshots (originator_id TEXT, originator_version INTEGER, topic TEXT,"
-    " state BLOB, PRIMARY KEY (originator_id, originator_version)) WITHOUT ROWID"
+_TABLES: Final = {"stored_events", "stored_snapshots", "tracked_positions", "tracked_states"}
+_FURTHER_TABLES: Final = (
+    (
+        "stored_snapshots (originator_id TEXT, originator_version INTEGER, topic TEXT, state BLOB,"
+        " PRIMARY KEY (originator_id, originator_version)) WITHOUT ROWID"
+    ),
+    "tracked_positions (name TEXT PRIMARY KEY, version INTEGER NOT NULL, position INTEGER NOT NULL)",
+    "tracked_states (name TEXT, session_id TEXT, state BLOB NOT NULL, PRIMARY KEY (name, session_id))",
 )
 
 
@@ -281,4 +318,6 @@ def typed_errors(where: str) -> Iterator[None]:
     except StoreFormatError as error:
         raise StoreFormatError(f"{where}: {error}") from None
     except (EventSourcingError, sqlite3.Error) as error:
-        raise StoreError(f"{where}: {str(error) or type(error).__name__}") from error
+        is_passing = isinstance(error, (OperationalError, sqlite3.OperationalError))
+        kind = StoreUnavailableError if is_passing else StoreError
+        raise kind(f"{where}: {str(error) or type(error).__name__}") from error

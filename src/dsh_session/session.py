@@ -9,6 +9,7 @@ from __future__ import annotations
 from time import time_ns
 from typing import TYPE_CHECKING, Any, Final
 
+from dsh_session.errors import InvalidEventError
 from dsh_session.event import (
     APPEND,
     SURFACE_EVENT_TYPES,
@@ -124,6 +125,8 @@ class Session:
         """
         seq = self.surface.next_seq
         checked_type(type, seq)
+        if ignorable is not True and ignorable is not False:
+            raise InvalidEventError(f"ignorable is {ignorable!r}; it is a bool", rule="envelope", seq=seq)
         encoded = encoded_under(data, "data")
         check_data(type, data, seq)
         sources = None if source_event_seqs is None else checked_sources(source_event_seqs, type, seq)

@@ -28,6 +28,8 @@ from dsh_session.log import BATCH, SessionLog
 from dsh_session.recorder import typed_errors
 from dsh_session.session import Session, now_ms
 from dsh_session.storage import HEADER_VERSION, StoredLog
+from dsh_session.text_index import PlaintextIndexError
+from dsh_session.tracking import SealedTracker
 from dsh_session.watch import Bell, LocalWatch
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from dsh_session.database import SessionApplication
     from dsh_session.recorder import SessionRecorder
     from dsh_session.storage import SessionMapper
+    from dsh_session.text_index import TextIndex
     from dsh_session.tracking import Tracker
     from dsh_session.watch import Watch
 
@@ -57,9 +60,9 @@ class SessionStore:
     belongs to one thread at a time.
     """
 
-    def __init__(self, application: SessionApplication, where: str, clock: Callable[[], int]) -> None:
+    def __init__(self, application: SessionApplication, clock: Callable[[], int]) -> None:
         self._application = application
-        self._where = where
+        self._where = application.where
         self._clock = clock
         self._recorder: SessionRecorder = application.recorder  # type: ignore[assignment] # ours, made by our factory
         self._mapper: SessionMapper = application.mapper  # type: ignore[assignment] # as above
@@ -85,7 +88,7 @@ class SessionStore:
         Raises:
             StoreError: the database cannot be opened; `StoreFormatError` when it is no store of sessions.
         """
-        return cls(open_application(target, settings or {}), str(target), clock)
+        return cls(open_application(target, settings or {}), clock)
 
     def __enter__(self) -> Self:
         return self
@@ -369,8 +372,25 @@ class SessionStore:
 
     def tracker(self) -> Tracker:
         """Return where tracked projections keep their states in this store."""
-        tracker: Tracker = self._recorder.tracker(partial(typed_errors, self._where))
-        return tracker
+        return SealedTracker(self._recorder.tracker(partial(typed_errors, self._where)), self._mapper)
+
+    def text_index(self, version: int, *, allow_plaintext: bool = False) -> TextIndex:
+        """Return where this store keeps the words of texts, for a search.
+
+        Args:
+            version: of what a word is; the words of each version are kept apart.
+            allow_plaintext: whether a store that is enciphered may keep words, which are not.
+
+        Raises:
+            PlaintextIndexError: the store is enciphered, and that was not allowed.
+        """
+        if self._mapper.cipher is not None and not allow_plaintext:
+            raise PlaintextIndexError(
+                f"{self._where}: the store is enciphered, and an index would keep the words of its texts in the clear;"
+                " allow_plaintext=True allows it"
+            )
+        index: TextIndex = self._recorder.text_index(partial(typed_errors, self._where), version)
+        return index
 
     def _stored(self, session_id: str) -> StoredLog:
         if not _is_storable(session_id):

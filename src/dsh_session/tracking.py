@@ -1,34 +1,41 @@
-"""Where tracked projections keep their states: beside the events, so that state and position move together."""
+"""Where tracked projections keep their states: beside the events, so that each moves with its position (ADR-0013)."""
 
 from __future__ import annotations
 
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
+import attrs
+
+from dsh_session.errors import StoreError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
+    from dsh_session.storage import SessionMapper
+
 
 class Tracker(Protocol):
-    """Keeps, by the name of a projection, one position in the store's stream of events, and one state a session."""
+    """Keeps, by the name of a projection, a position in the store's stream of events, and one state a session.
 
-    def begin(self, name: str, version: int) -> int:
-        """Return the position of a projection; 0 when it is new, or when its states are of another version.
+    All of it is of one version of the projection. What is asked of another version is not there, and the first move of
+    another version throws it away.
+    """
 
-        States of another version are thrown away.
-        """
+    def position(self, name: str, version: int) -> int:
+        """Return the position; 0 when nothing has moved yet."""
         ...
 
-    def states(self, name: str, session_ids: Sequence[str]) -> dict[str, bytes]:
+    def states(self, name: str, version: int, session_ids: Sequence[str]) -> dict[str, bytes]:
         """Return the states of some sessions, as far as there are any."""
         ...
 
-    def all_states(self, name: str) -> list[tuple[str, bytes]]:
+    def all_states(self, name: str, version: int) -> list[tuple[str, bytes]]:
         """Return every session's state, by session id."""
         ...
 
-    def move(self, name: str, before: int, after: int, states: Mapping[str, bytes]) -> bool:
+    def move(self, name: str, version: int, before: int, after: int, states: Mapping[str, bytes]) -> bool:
         """Move the position and the states in one transaction.
 
         Returns:
@@ -41,40 +48,38 @@ class MemoryTracker:
     """Keeps states in this process."""
 
     def __init__(self) -> None:
-        self._positions: dict[str, tuple[int, int]] = {}
-        self._states: dict[str, dict[str, bytes]] = {}
+        self._kept: dict[str, tuple[int, int, dict[str, bytes]]] = {}
         self._lock = Lock()
 
-    def begin(self, name: str, version: int) -> int:
-        """Return the position of a projection."""
+    def position(self, name: str, version: int) -> int:
+        """Return the position."""
         with self._lock:
-            known, position = self._positions.get(name, (version, 0))
-            if known != version:
-                self._states.pop(name, None)
-                position = 0
-            self._positions[name] = (version, position)
-            return position
+            return self._of(name, version)[0]
 
-    def states(self, name: str, session_ids: Sequence[str]) -> dict[str, bytes]:
+    def states(self, name: str, version: int, session_ids: Sequence[str]) -> dict[str, bytes]:
         """Return the states of some sessions."""
         with self._lock:
-            kept = self._states.get(name, {})
-            return {session_id: kept[session_id] for session_id in session_ids if session_id in kept}
+            states = self._of(name, version)[1]
+            return {session_id: states[session_id] for session_id in session_ids if session_id in states}
 
-    def all_states(self, name: str) -> list[tuple[str, bytes]]:
+    def all_states(self, name: str, version: int) -> list[tuple[str, bytes]]:
         """Return every session's state."""
         with self._lock:
-            return sorted(self._states.get(name, {}).items())
+            return sorted(self._of(name, version)[1].items())
 
-    def move(self, name: str, before: int, after: int, states: Mapping[str, bytes]) -> bool:
+    def move(self, name: str, version: int, before: int, after: int, states: Mapping[str, bytes]) -> bool:
         """Move the position and the states."""
         with self._lock:
-            version, position = self._positions[name]
+            position, kept = self._of(name, version)
             if position != before:
                 return False
-            self._positions[name] = (version, after)
-            self._states.setdefault(name, {}).update(states)
+            kept.update(states)
+            self._kept[name] = (version, after, kept)
             return True
+
+    def _of(self, name: str, version: int) -> tuple[int, dict[str, bytes]]:
+        known, position, states = self._kept.get(name, (version, 0, {}))
+        return (position, states) if known == version else (0, {})
 
 
 Transaction: TypeAlias = "Callable[..., AbstractContextManager[Any]]"
@@ -91,84 +96,111 @@ class SQLTracker:
         guard: is entered around each transaction.
         transaction: begins a transaction of the database.
         placeholder: how the database's driver writes a parameter.
-        binary: the database's type of bytes.
-        schema: what stands before a table's name, such as ``"public."``.
+        positions: the table of positions.
+        states: the table of states.
     """
 
     def __init__(
-        self, guard: Guard, transaction: Transaction, *, placeholder: str, binary: str, schema: str = ""
+        self, guard: Guard, transaction: Transaction, *, placeholder: str, positions: str, states: str
     ) -> None:
         self._guard = guard
         self._transaction = transaction
+        self._placeholder = placeholder
         self._statements = {
-            name: text.format(p=placeholder, binary=binary, s=schema) for name, text in _STATEMENTS.items()
+            name: text.format(p=placeholder, positions=positions, states=states) for name, text in _STATEMENTS.items()
         }
-        self._is_made = False
 
-    def begin(self, name: str, version: int) -> int:
-        """Return the position of a projection."""
-        with self._guard(), self._transaction(commit=True) as cursor:
-            if not self._is_made:
-                cursor.execute(self._statements["create_positions"])
-                cursor.execute(self._statements["create_states"])
-            cursor.execute(self._statements["insert_position"], (name, version))
-            cursor.execute(self._statements["reset_position"], (version, name, version))
-            if cursor.fetchone() is not None:
-                cursor.execute(self._statements["delete_states"], (name,))
-            cursor.execute(self._statements["select_position"], (name,))
-            position: int = cursor.fetchone()["position"]
-        self._is_made = True
+    def position(self, name: str, version: int) -> int:
+        """Return the position."""
+        with self._guard(), self._transaction(commit=False) as cursor:
+            cursor.execute(self._statements["select_position"], (name, version))
+            row = cursor.fetchone()
+        position: int = 0 if row is None else row["position"]
         return position
 
-    def states(self, name: str, session_ids: Sequence[str]) -> dict[str, bytes]:
+    def states(self, name: str, version: int, session_ids: Sequence[str]) -> dict[str, bytes]:
         """Return the states of some sessions."""
-        found = {}
-        with self._guard(), self._transaction(commit=False) as cursor:
-            for session_id in session_ids:
-                cursor.execute(self._statements["select_state"], (name, session_id))
-                row = cursor.fetchone()
-                if row is not None:
-                    found[session_id] = bytes(row["state"])
-        return found
+        among = f" AND session_id IN ({','.join(['NULL', *[self._placeholder] * len(session_ids)])})"
+        return dict(self._select(among, name, version, *session_ids))
 
-    def all_states(self, name: str) -> list[tuple[str, bytes]]:
+    def all_states(self, name: str, version: int) -> list[tuple[str, bytes]]:
         """Return every session's state."""
-        with self._guard(), self._transaction(commit=False) as cursor:
-            cursor.execute(self._statements["select_states"], (name,))
-            return [(row["session_id"], bytes(row["state"])) for row in cursor.fetchall()]
+        return self._select(" ORDER BY session_id", name, version)
 
-    def move(self, name: str, before: int, after: int, states: Mapping[str, bytes]) -> bool:
+    def move(self, name: str, version: int, before: int, after: int, states: Mapping[str, bytes]) -> bool:
         """Move the position and the states."""
         with self._guard(), self._transaction(commit=True) as cursor:
-            cursor.execute(self._statements["move_position"], (after, name, before))
+            # The first statement writes: from there on nobody else moves this projection until the transaction ends.
+            if before:
+                cursor.execute(self._statements["move"], (after, name, version, before))
+            else:
+                cursor.execute(self._statements["begin"], (name, version, after))
             if cursor.fetchone() is None:
                 return False
+            if not before:
+                cursor.execute(self._statements["delete_states"], (name,))
             cursor.executemany(
                 self._statements["put_state"], [(name, session_id, state) for session_id, state in states.items()]
             )
         return True
 
+    def _select(self, condition: str, *parameters: object) -> list[tuple[str, bytes]]:
+        with self._guard(), self._transaction(commit=False) as cursor:
+            cursor.execute(self._statements["select_states"] + condition, parameters)
+            return [(row["session_id"], row["state"]) for row in cursor.fetchall()]
+
 
 _STATEMENTS: Final = {
-    "create_positions": (
-        "CREATE TABLE IF NOT EXISTS {s}tracked_positions"
-        " (name TEXT PRIMARY KEY, version BIGINT NOT NULL, position BIGINT NOT NULL)"
+    "select_position": "SELECT position FROM {positions} WHERE name={p} AND version={p}",
+    "select_states": (
+        "SELECT session_id, state FROM {positions} JOIN {states} USING (name) WHERE name={p} AND version={p}"
     ),
-    "create_states": (
-        "CREATE TABLE IF NOT EXISTS {s}tracked_states"
-        " (name TEXT, session_id TEXT, state {binary} NOT NULL, PRIMARY KEY (name, session_id))"
+    "begin": (
+        "INSERT INTO {positions} AS kept (name, version, position) VALUES ({p}, {p}, {p}) ON CONFLICT (name) DO UPDATE"
+        " SET version=excluded.version, position=excluded.position WHERE kept.version<>excluded.version RETURNING name"
     ),
-    "insert_position": "INSERT INTO {s}tracked_positions VALUES ({p}, {p}, 0) ON CONFLICT (name) DO NOTHING",
-    "reset_position": (
-        "UPDATE {s}tracked_positions SET version={p}, position=0 WHERE name={p} AND version<>{p} RETURNING name"
-    ),
-    "delete_states": "DELETE FROM {s}tracked_states WHERE name={p}",
-    "select_position": "SELECT position FROM {s}tracked_positions WHERE name={p}",
-    "select_state": "SELECT state FROM {s}tracked_states WHERE name={p} AND session_id={p}",
-    "select_states": "SELECT session_id, state FROM {s}tracked_states WHERE name={p} ORDER BY session_id",
-    "move_position": "UPDATE {s}tracked_positions SET position={p} WHERE name={p} AND position={p} RETURNING name",
+    "delete_states": "DELETE FROM {states} WHERE name={p}",
+    "move": "UPDATE {positions} SET position={p} WHERE name={p} AND version={p} AND position={p} RETURNING name",
     "put_state": (
-        "INSERT INTO {s}tracked_states VALUES ({p}, {p}, {p})"
+        "INSERT INTO {states} (name, session_id, state) VALUES ({p}, {p}, {p})"
         " ON CONFLICT (name, session_id) DO UPDATE SET state=excluded.state"
     ),
 }
+
+
+@attrs.frozen
+class SealedTracker:
+    """Compresses and enciphers states as the store does its events, and has them kept by another tracker.
+
+    Attributes:
+        tracker: keeps what is sealed.
+        mapper: seals it.
+    """
+
+    tracker: Tracker
+    mapper: SessionMapper
+
+    def position(self, name: str, version: int) -> int:
+        """Return the position."""
+        return self.tracker.position(name, version)
+
+    def states(self, name: str, version: int, session_ids: Sequence[str]) -> dict[str, bytes]:
+        """Return the states of some sessions."""
+        found = self.tracker.states(name, version, session_ids)
+        return {session_id: self._opened(name, session_id, state) for session_id, state in found.items()}
+
+    def all_states(self, name: str, version: int) -> list[tuple[str, bytes]]:
+        """Return every session's state."""
+        found = self.tracker.all_states(name, version)
+        return [(session_id, self._opened(name, session_id, state)) for session_id, state in found]
+
+    def move(self, name: str, version: int, before: int, after: int, states: Mapping[str, bytes]) -> bool:
+        """Move the position and the states."""
+        sealed = {session_id: self.mapper.seal(state) for session_id, state in states.items()}
+        return self.tracker.move(name, version, before, after, sealed)
+
+    def _opened(self, name: str, session_id: str, state: bytes) -> bytes:
+        try:
+            return self.mapper.unseal(state)
+        except ValueError as error:
+            raise StoreError(f"the state that {name!r} keeps of session {session_id!r}: {error}") from error
