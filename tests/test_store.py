@@ -947,3 +947,21 @@ def test_the_older_shapes_are_imported(store: SessionStore) -> None:
     # then
     assert flat == store.log("s")[0].data
     assert [{"role": "assistant", "content": flat["content"]}] == store.load("s").messages()
+
+
+@pytest.mark.parametrize("spelling", ["compact", "compaction"])
+def test_a_rebase_takes_no_lock_that_another_writer_holds(store: SessionStore, spelling: str) -> None:
+    """A pending start of a compaction does not fit behind another writer's live one."""
+    one = store.create(id="locked")
+    two = store.load("locked")
+    one.append("compact/start", {"compactionId": "one", "turn": None})
+    store.save(one)
+    two.append(f"{spelling}/start", {"compactionId": "two", "turn": None})
+
+    with pytest.raises(RebaseError, match="the compaction that started at seq 0 is live"):
+        store.save(two, on_conflict="rebase")
+
+    assert len(two.pending) == 1
+    one.append("compact/end", {"compactionId": "one", "turn": None})
+    store.save(one)
+    assert store.save(two, on_conflict="rebase") == 1

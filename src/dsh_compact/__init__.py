@@ -15,7 +15,6 @@ from dsh_compact.engine import (
     AsyncSummarizer,
     BasicCompactionEngine,
     CompactionEngine,
-    CompactionPolicy,
     EngineReport,
     Summarizer,
     Trigger,
@@ -32,8 +31,10 @@ from dsh_compact.errors import (
     SurfaceChangedError,
     UnknownNodeError,
 )
+from dsh_compact.ledger import SurfaceLedger
 from dsh_compact.meter import Meter, TokenMeter
 from dsh_compact.pairing import ToolPairing
+from dsh_compact.policy import CompactionPolicy
 from dsh_compact.pruner import PRUNE_MARKER, ToolResultPruner
 from dsh_compact.selection import select_compactable_range
 from dsh_compact.summary import INSTRUCTION, Summary
@@ -66,6 +67,7 @@ __all__ = [
     "SummaryRejectedError",
     "SummaryRequest",
     "SurfaceChangedError",
+    "SurfaceLedger",
     "TokenMeter",
     "ToolPairing",
     "ToolResultPruner",

@@ -5,18 +5,26 @@ An engine decides when and what to compact. How a compaction lands is the transa
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 
 import attrs
 
 from dsh_compact.checkpoint import is_compact_checkpoint
-from dsh_compact.errors import ContextWindowUnknownError, InvalidArgumentError, NoProgressError, SummaryRejectedError
+from dsh_compact.errors import (
+    CompactionBusyError,
+    ContextWindowUnknownError,
+    InvalidArgumentError,
+    NoProgressError,
+    SummaryRejectedError,
+)
+from dsh_compact.ledger import SurfaceLedger
 from dsh_compact.meter import TokenMeter
-from dsh_compact.selection import select_compactable_range
+from dsh_compact.policy import CompactionPolicy, Policies
+from dsh_compact.selection import balanced_cut, retained_tail
 from dsh_compact.summary import INSTRUCTION, Summary, framed
 from dsh_compact.transaction import CompactionResult, SummaryRequest, begin_compaction
-from dsh_session import derive_message
+from dsh_session import user_message
 
 if TYPE_CHECKING:
     from dsh_compact.meter import Meter
@@ -26,6 +34,8 @@ if TYPE_CHECKING:
 Trigger: TypeAlias = Literal["pressure", "overflow", "manual"]
 Summarizer: TypeAlias = Callable[[SummaryRequest], Summary | str]
 AsyncSummarizer: TypeAlias = Callable[[SummaryRequest], Awaitable[Summary | str]]
+
+R = TypeVar("R")
 
 
 @attrs.frozen
@@ -48,7 +58,7 @@ class EngineReport:
 class CompactionEngine(Protocol):
     """What makes a session's surface smaller.
 
-    What an implementation owes:
+    What an implementation owes, and `dsh_compact.testing.check_engine` checks:
 
     - it changes the surface through `begin_compaction` and single-node replacements alone, so that every reader
       recognises what it lands;
@@ -64,46 +74,6 @@ class CompactionEngine(Protocol):
     async def acompact(self, session: Session, trigger: Trigger, *, summarize: AsyncSummarizer) -> EngineReport | None:
         """Do the same with a summarizer that is a coroutine function."""
         ...
-
-
-def _check_ratio(_: Any, attribute: attrs.Attribute[float], value: Any) -> None:
-    if type(value) not in (int, float) or not 0 <= value <= 1:
-        raise InvalidArgumentError(attribute.name, f"{value!r} found; a ratio lies between 0 and 1")
-
-
-def _check_count(_: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if type(value) is not int or value < 0:
-        raise InvalidArgumentError(attribute.name, f"{value!r} found; it is an int >= 0")
-
-
-@attrs.frozen(kw_only=True)
-class CompactionPolicy:
-    """When to compact, and how much to keep.
-
-    Attributes:
-        threshold_ratio: the part of the context window at which pressure acts.
-        threshold_tokens: the same as a number of tokens, which wins where it is given.
-        retain_ratio: the part of the context window to keep at the tail.
-        retain_tokens: the same as a number of tokens, which wins where it is given.
-        compaction_retries: how many attempts may follow the first.
-        context_window: the model's window, in tokens, where the log does not say it.
-
-    Raises:
-        InvalidArgumentError: a ratio lies outside 0 to 1, or a number is no int >= 0.
-    """
-
-    threshold_ratio: float = attrs.field(default=0.8, validator=_check_ratio)
-    threshold_tokens: int | None = attrs.field(default=None, validator=attrs.validators.optional(_check_count))
-    retain_ratio: float = attrs.field(default=0.16, validator=_check_ratio)
-    retain_tokens: int | None = attrs.field(default=None, validator=attrs.validators.optional(_check_count))
-    compaction_retries: int = attrs.field(default=1, validator=_check_count)
-    context_window: int | None = attrs.field(default=None, validator=attrs.validators.optional(_check_count))
-
-
-Policies: TypeAlias = Callable[[str | None, str | None], CompactionPolicy]
-"""Gives the policy for a provider and a model, which are None before the first request header."""
-
-_Steps: TypeAlias = Generator[SummaryRequest, "Summary | str", EngineReport | None]
 
 
 @attrs.frozen
@@ -151,25 +121,19 @@ class BasicCompactionEngine:
 
         Raises:
             ContextWindowUnknownError: pressure cannot be measured for this model.
-            NoProgressError: all attempts landed, and the request still measures at least the threshold.
+            NoProgressError: the engine did what it may, and the request still measures at least the threshold.
             SummaryRejectedError: the last attempt's summary cannot stand for its range.
             CompactionBusyError, SurfaceChangedError: as `begin_compaction` and its commit.
 
-        Cost: all but the summarizer is O(size of the surface), whatever the length of the log.
+        Cost: all but the summarizer is O(nodes), whatever the length of the log. A node is decoded for it once, at the
+        first measure after it came. A session that fits costs O(request header + new nodes).
         """
-        steps = self._steps(session, trigger, source_command_id)
-        try:
-            request = next(steps)
-            while True:
-                try:
-                    answer = summarize(request)
-                except BaseException as error:  # noqa: BLE001 - it is raised again, out of the steps
-                    request = steps.throw(error)
-                else:
-                    request = steps.send(answer)
-        except StopIteration as stop:
-            report: EngineReport | None = stop.value
-            return report
+
+        async def answer(request: SummaryRequest) -> Summary | str:
+            """Summarise at once."""
+            return summarize(request)
+
+        return _run(self.acompact(session, trigger, summarize=answer, source_command_id=source_command_id))
 
     async def acompact(
         self,
@@ -184,106 +148,102 @@ class BasicCompactionEngine:
         A cancelled summarizer ends the compaction, and the cancellation goes on. To bound its time, put the call into
         an ``asyncio.timeout``.
         """
-        steps = self._steps(session, trigger, source_command_id)
-        try:
-            request = next(steps)
-            while True:
-                try:
-                    answer = await summarize(request)
-                except BaseException as error:  # noqa: BLE001 - it is raised again, out of the steps
-                    request = steps.throw(error)
-                else:
-                    request = steps.send(answer)
-        except StopIteration as stop:
-            report: EngineReport | None = stop.value
-            return report
-
-    def _steps(self, session: Session, trigger: Trigger, source_command_id: str | None) -> _Steps:
-        policy = self._policy_for(session)
-        window = self._window_of(session, policy)
-        before = self._measure(session)
-        limit: int | None = None
-        match trigger:
-            case "pressure":
-                limit = self._threshold(session, policy, window)
-                if before < limit:
-                    return None
-                retain = self._retained(policy, window)
-            case "overflow":
-                retain = 0
-            case "manual":
-                if session.open_turn.turn is not None:
-                    raise InvalidArgumentError(
-                        "trigger", f"manual inside turn {session.open_turn.turn}; a manual compaction is between turns"
-                    )
-                retain = self._retained(policy, window)
-            case _:
-                raise InvalidArgumentError("trigger", f"{trigger!r} found; it is pressure, overflow or manual")
+        policy, window = self._policy_of(session)
+        limit = _limit(session, trigger, policy, window)
+        header_tokens = self.meter.estimate_header(session.request_header())
+        before = header_tokens + self._surface_tokens(session)
+        if limit is not None and before < limit:
+            return None
+        if session.open_compaction is not None:
+            raise CompactionBusyError(session.open_compaction)
         pruned = () if self.pruner is None else tuple(event.seq for event in self.pruner.prune(session))
         landed: list[CompactionResult] = []
-        attempts = 1 + (policy.compaction_retries if trigger == "pressure" else 0)
-        while attempts and (limit is None or not (pruned or landed) or self._measure(session) >= limit):
-            selected = self._select(session, retain)
-            if selected is None:
-                break
+        retain = 0 if trigger == "overflow" else policy.retained(window)
+        attempts = 1 if limit is None else 1 + policy.compaction_retries
+        while attempts and (limit is None or header_tokens + self._surface_tokens(session) >= limit):
             attempts -= 1
+            selected = self._select(session, retain)
+            retain //= 2
+            if selected is None:
+                continue
             try:
                 with begin_compaction(
                     session,
                     *selected,
-                    stability="range" if trigger == "manual" else "surface",
                     source_command_id=source_command_id,
                     meter=self.meter,
                     instruction=self.instruction,
                     frame=self.frame,
                 ) as compaction:
-                    landed.append(compaction.commit((yield compaction.request)))
+                    landed.append(compaction.commit(await summarize(compaction.request)))
             except SummaryRejectedError:
                 if not attempts:
                     raise
-            retain //= 2
         if not pruned and not landed:
             return None
-        after = self._measure(session)
-        if landed and limit is not None and after >= limit:
+        after = header_tokens + self._surface_tokens(session)
+        if limit is not None and after >= limit:
             raise NoProgressError(after, limit)
         return EngineReport(pruned, tuple(landed), before, after)
 
-    def _policy_for(self, session: Session) -> CompactionPolicy:
-        return self.policy if isinstance(self.policy, CompactionPolicy) else self.policy(*_route(session))
+    def _policy_of(self, session: Session) -> tuple[CompactionPolicy, int | None]:
+        """Return the policy for the session's model, and the model's context window as far as it is known."""
+        policy = self.policy if isinstance(self.policy, CompactionPolicy) else self.policy(*_route(session))
+        match session.request_context():
+            case {"contextWindow": window} if type(window) is int:
+                return policy, window
+            case _:
+                return policy, policy.context_window
 
-    def _window_of(self, session: Session, policy: CompactionPolicy) -> int | None:
-        context = session.request_context()
-        window = context.get("contextWindow") if isinstance(context, dict) else None
-        return window if type(window) is int else policy.context_window
-
-    def _threshold(self, session: Session, policy: CompactionPolicy, window: int | None) -> int:
-        if policy.threshold_tokens is not None:
-            return policy.threshold_tokens
-        if window is None:
-            raise ContextWindowUnknownError(*_route(session))
-        return int(policy.threshold_ratio * window)
-
-    def _retained(self, policy: CompactionPolicy, window: int | None) -> int:
-        if policy.retain_tokens is not None:
-            return policy.retain_tokens
-        return int(policy.retain_ratio * (window or 0))
-
-    def _measure(self, session: Session) -> int:
-        return self.meter.estimate_request(session.request_header(), session.messages())
+    def _surface_tokens(self, session: Session) -> int:
+        return SurfaceLedger.of(session.surface, self.meter).total
 
     def _select(self, session: Session, retain: int) -> tuple[int, int] | None:
-        events = session.surface_events()
-        messages = map(derive_message, events)
-        tokens = [0 if message is None else self.meter.estimate_message(message) for message in messages]
-        selected = select_compactable_range(events, tokens, retain)
-        is_one_checkpoint = selected is not None and selected[0] == selected[1] and is_compact_checkpoint(events[0])
-        return None if is_one_checkpoint else selected
+        """Choose a range of which a summary can be accepted: no checkpoint alone, and more than the frame costs."""
+        ledger = SurfaceLedger.of(session.surface, self.meter)
+        nodes, tokens = list(ledger.tokens), list(ledger.tokens.values())
+        cut = retained_tail(tokens, retain)
+        if cut:
+            cut = balanced_cut(nodes, cut, ledger.pairing)
+        if cut == 1 and is_compact_checkpoint(session.surface.event(nodes[0])):
+            return None
+        frame_tokens = self.meter.estimate_message(user_message(self.frame("")))
+        return (nodes[0], nodes[cut - 1]) if sum(tokens[:cut]) > frame_tokens else None
+
+
+def _limit(session: Session, trigger: Trigger, policy: CompactionPolicy, window: int | None) -> int | None:
+    """Return the tokens that a trigger wants the request to stay below, or None when it acts at any measure."""
+    match trigger:
+        case "pressure":
+            limit = policy.threshold(window)
+            if limit is None:
+                raise ContextWindowUnknownError(*_route(session))
+            return limit
+        case "overflow":
+            return None
+        case "manual":
+            if session.open_turn.turn is not None:
+                raise InvalidArgumentError(
+                    "trigger", f"manual inside turn {session.open_turn.turn}; a manual compaction is between turns"
+                )
+            return None
+        case _:
+            raise InvalidArgumentError("trigger", f"{trigger!r} found; it is pressure, overflow or manual")
 
 
 def _route(session: Session) -> tuple[str | None, str | None]:
-    header = session.request_header()
-    config = header.get("config") if isinstance(header, dict) else None
-    if not isinstance(config, dict):
-        return None, None
-    return config.get("provider"), config.get("model")
+    match session.request_header():
+        case {"config": {"provider": str() as provider, "model": str() as model}}:
+            return provider, model
+        case _:
+            return None, None
+
+
+def _run(steps: Coroutine[Any, Any, R]) -> R:
+    """Run a coroutine that has nothing to wait for."""
+    try:
+        while True:
+            steps.send(None)
+    except StopIteration as stop:
+        result: R = stop.value
+        return result

@@ -65,15 +65,15 @@ class CompactionBusyError(CompactionError, RuntimeError):
 
 
 class SurfaceChangedError(CompactionError, RuntimeError):
-    """What was selected for a compaction is no longer what stands on the surface.
+    """What had to stand until a compaction's commit is no longer what stands on the surface.
 
     Attributes:
-        seqs: the selected nodes that have left the surface or moved apart.
+        seqs: the nodes of the range; or, where the whole surface had to stand, the nodes that came or went.
     """
 
     def __init__(self, seqs: Iterable[int]) -> None:
         self.seqs = tuple(seqs)
-        super().__init__(f"the selected nodes {list(self.seqs)} changed while they were summarised; select anew")
+        super().__init__(f"the surface changed at {list(self.seqs)} while a summary was made; select a range anew")
 
 
 class SummaryRejectedError(CompactionError, ValueError):

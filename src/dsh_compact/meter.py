@@ -13,19 +13,23 @@ if TYPE_CHECKING:
 _FRAME: Final = 4
 """The tokens that frame each message, block, system text and list of tools."""
 
+_TEXTUAL: Final = ("text", "reasoning")
+
 
 class Meter(Protocol):
     """What prices messages: `TokenMeter`, a tokenizer, or what a provider last reported.
 
-    Prices are ints >= 0, and the same value always has the same price.
+    Prices are ints >= 0, and the same value always has the same price, so that one may be kept. A request costs its
+    header and its messages, each by itself; a meter that goes by a provider's report puts what is left over into the
+    header's price.
     """
 
     def estimate_message(self, message: Any) -> int:
         """Return the tokens that one message costs."""
         ...
 
-    def estimate_request(self, header: Any, messages: Iterable[Any]) -> int:
-        """Return the tokens that a request costs: its header, None where there is none yet, and its messages."""
+    def estimate_header(self, header: Any) -> int:
+        """Return the tokens that a request costs beside its messages; the header is None before the first."""
         ...
 
 
@@ -57,32 +61,30 @@ class TokenMeter:
         """Return the tokens of some messages together."""
         return sum(map(self.estimate_message, messages))
 
-    def estimate_request(self, header: Mapping[str, Any] | None, messages: Iterable[Mapping[str, Any]]) -> int:
-        """Return the tokens of a request.
+    def estimate_header(self, header: Mapping[str, Any] | None) -> int:
+        """Return the tokens of what a request is built with.
 
         Args:
-            header: what it is built with, as in the latest ``request/header``; None before the first. Its system text
-                and the JSON text of its tools are priced where they are there, each with 4 more.
-            messages: what it sends, in any order.
+            header: as in the latest ``request/header``; None before the first. Its system text and the JSON text of
+                its tools are priced where they are there, each with 4 more.
         """
-        total = self.estimate_messages(messages)
-        for key in ("system", "tools"):
-            part = None if header is None else header.get(key)
-            if part is not None:
-                total += self._estimate_text(part) + _FRAME
-        return total
+        parts = () if header is None else (header.get("system"), header.get("tools"))
+        return sum(self._estimate_text(part) + _FRAME for part in parts if part is not None)
+
+    def estimate_request(self, header: Mapping[str, Any] | None, messages: Iterable[Mapping[str, Any]]) -> int:
+        """Return the tokens of a request: its header, None before the first, and its messages."""
+        return self.estimate_header(header) + self.estimate_messages(messages)
 
     def _estimate_block(self, block: Any) -> int:
-        match block:
-            case {"type": "text" | "reasoning", "text": text}:
-                body = self.count(text)
-            case {"type": "tool-call", "name": name, "arguments": arguments}:
-                body = self.count(name) + self.count(arguments)
-            case {"type": "tool-result", "content": content}:
-                body = sum(map(self._estimate_block, content))
-            case _:
-                body = self._estimate_text(block)
-        return body + _FRAME
+        # Every message of a surface passes here, and a match on mappings would take twice the time.
+        kind = block.get("type")
+        if kind in _TEXTUAL and "text" in block:
+            return self.count(block["text"]) + _FRAME
+        if kind == "tool-call" and "name" in block and "arguments" in block:
+            return self.count(block["name"]) + self.count(block["arguments"]) + _FRAME
+        if kind == "tool-result" and "content" in block:
+            return sum(map(self._estimate_block, block["content"])) + _FRAME
+        return self._estimate_text(block) + _FRAME
 
     def _estimate_text(self, value: Any) -> int:
         """Price a text as it is, and any other value by its compact JSON text, where a lone surrogate is an escape."""

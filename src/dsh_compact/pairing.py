@@ -6,15 +6,46 @@ call that has its id. A cut is balanced when no call is open across it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from dsh_compact.errors import UnknownNodeError
 from dsh_session import message_of, tool_calls_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from dsh_session import SessionEvent
+
+
+class NodeCalls(NamedTuple):
+    """What one node does to the calls that are open.
+
+    Attributes:
+        opened: the ids of the calls that it asks for, in order.
+        closed: the id of the call that it answers, or None.
+    """
+
+    opened: Sequence[str] = ()
+    closed: str | None = None
+
+
+NO_CALLS: Final = NodeCalls()
+"""What a node does that has to do with no call."""
+
+
+def node_calls(event_type: str, message: Any) -> NodeCalls:
+    """Return what a node does to the calls that are open.
+
+    Args:
+        event_type: the type of its event.
+        message: the message inside.
+
+    Cost: O(content blocks).
+    """
+    if event_type == "assistant/message":
+        opened = [call["id"] for call in tool_calls_of(message)]
+        return NodeCalls(opened) if opened else NO_CALLS
+    return NodeCalls(closed=message["source"]["callId"]) if event_type == "tool/result" else NO_CALLS
 
 
 class ToolPairing:
@@ -39,12 +70,15 @@ class ToolPairing:
 
     def append(self, event: SessionEvent) -> None:
         """Take in the event of a new node at the tail. Cost: O(size of its data)."""
-        if event.type == "assistant/message":
-            for call in tool_calls_of(message_of(event.type, event.data)):
-                self._open.setdefault(call["id"], []).append(event.seq)
-        elif event.type == "tool/result":
-            self._close(message_of(event.type, event.data)["source"]["callId"], event.seq)
-        self._positions[event.seq] = len(self._positions)
+        self.add(event.seq, node_calls(event.type, message_of(event.type, event.data)))
+
+    def add(self, seq: int, calls: NodeCalls) -> None:
+        """Take in a new node at the tail whose calls are known already. Cost: O(its calls)."""
+        for call_id in calls.opened:
+            self._open.setdefault(call_id, []).append(seq)
+        if calls.closed is not None:
+            self._close(calls.closed, seq)
+        self._positions[seq] = len(self._positions)
         self._is_balanced.append(not self._open)
 
     def balanced_before(self, seq: int) -> bool:

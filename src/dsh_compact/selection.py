@@ -41,18 +41,43 @@ def select_compactable_range(
     for price in tokens:
         _check_tokens("tokens", price)
     _check_tokens("retain_tokens", retain_tokens)
-    if not events:
-        return None
-    cut, kept = len(events) - 1, tokens[-1]
+    cut = retained_tail(tokens, retain_tokens)
+    if cut:
+        nodes = [event.seq for event in events]
+        cut = balanced_cut(nodes, cut, ToolPairing(events[: cut + 1]))
+    return (events[0].seq, events[cut - 1].seq) if cut else None
+
+
+def retained_tail(tokens: Sequence[int], retain_tokens: int) -> int:
+    """Return where the tail to keep begins, as a position in the surface; 0 keeps everything.
+
+    Args:
+        tokens: the price of each node, in surface order.
+        retain_tokens: what the tail's prices reach together; the newest node is in it, whatever it costs.
+
+    Cost: O(nodes of the tail).
+    """
+    cut = max(len(tokens) - 1, 0)
+    kept = sum(tokens[cut:])
     while cut > 0 and kept < retain_tokens:
         cut -= 1
         kept += tokens[cut]
-    if cut == 0:
-        return None
-    pairing = ToolPairing(events[: cut + 1])
-    while cut > 0 and not pairing.balanced_before(events[cut].seq):
+    return cut
+
+
+def balanced_cut(nodes: Sequence[int], cut: int, pairing: ToolPairing) -> int:
+    """Move a cut towards the head until no tool call is open across it, at the latest to the head itself.
+
+    Args:
+        nodes: the seqs in surface order.
+        cut: the position of the node that the cut is before.
+        pairing: the balance of the nodes up to that one, at least.
+
+    Cost: O(nodes passed).
+    """
+    while cut > 0 and not pairing.balanced_before(nodes[cut]):
         cut -= 1
-    return (events[0].seq, events[cut - 1].seq) if cut > 0 else None
+    return cut
 
 
 def _check_tokens(argument: str, value: Any) -> None:

@@ -77,7 +77,7 @@ def accepted_text(summary: Summary) -> str:
                 texts.append(text)
             case {"type": "reasoning" | "tool-call"}:
                 pass
-            case {"type": kind}:
+            case {"type": kind} if kind != "text":
                 raise SummaryRejectedError(f"it carries a block of type {kind!r}; a summary is text")
             case _:
                 raise SummaryRejectedError(f"it carries {block!r}; a summary is a list of text blocks")

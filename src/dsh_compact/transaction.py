@@ -2,11 +2,12 @@
 
 `begin_compaction` checks the range and takes the lock; the caller has the range summarised however it likes; `commit`
 lands the checkpoint, or `fail` frees the lock. Whatever happens after the lock is taken ends in exactly one
-``compact/end``, and the surface changes in one event or not at all.
+``compact/end``, and the surface changes in one event or not at all (ADR-0011).
 """
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from uuid import uuid4
 
@@ -21,13 +22,13 @@ from dsh_compact.errors import (
     SummaryRejectedError,
     SurfaceChangedError,
 )
+from dsh_compact.ledger import SurfaceLedger
 from dsh_compact.meter import TokenMeter
-from dsh_compact.pairing import ToolPairing
 from dsh_compact.summary import INSTRUCTION, Summary, accepted_text, framed
 from dsh_session import Replace, derive_message, user_message
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Self
 
     from dsh_compact.meter import Meter
@@ -46,13 +47,25 @@ class SummaryRequest:
 
     Attributes:
         header: what the session's requests are built with (system text, tools, model), or None.
-        messages: the range's messages exactly as the model was sent them, and the instruction last.
+        events: the range's events, in surface order.
+        instruction: what to tell the summarizer after them.
         tokens: what the range costs the model now; the framed summary must cost less.
     """
 
     header: Any
-    messages: list[Any]
+    events: Sequence[SessionEvent]
+    instruction: str
     tokens: int
+
+    @cached_property
+    def messages(self) -> list[Any]:
+        """The range's messages exactly as the model was sent them, and the instruction last.
+
+        They are plain dicts, the caller's to change, and decoded when they are first asked for.
+        """
+        derived = map(derive_message, self.events)
+        asking = user_message(self.instruction, source={"kind": "plugin", "plugin": "compact-instruction"})
+        return [*(message for message in derived if message is not None), asking]
 
 
 @attrs.frozen
@@ -89,10 +102,9 @@ class Compaction:
     def __init__(
         self,
         session: Session,
-        compaction_id: str,
-        nodes: tuple[int, ...],
         request: SummaryRequest,
         *,
+        compaction_id: str,
         source_command_id: str | None,
         stability: Stability,
         meter: Meter,
@@ -100,7 +112,7 @@ class Compaction:
     ) -> None:
         self.id = compaction_id
         self.request = request
-        self.nodes = nodes
+        self.nodes = tuple(event.seq for event in request.events)
         self.is_open = True
         self._session = session
         self._command_id = source_command_id
@@ -108,7 +120,7 @@ class Compaction:
         self._frame = frame
         self._surface = session.surface.nodes if stability == "surface" else None
         self._turn = session.open_turn.turn
-        self._start_seq = session.append("compact/start", {**self._ids, "turn": self._turn}).seq
+        self._start_data = session.append("compact/start", {**self._ids, "turn": self._turn}).encoded_data
 
     def __enter__(self) -> Self:
         return self
@@ -127,9 +139,9 @@ class Compaction:
             SummaryRejectedError: the summary cannot stand for the range.
             SurfaceChangedError: what must stand unchanged does not.
             BracketError: the turn that the compaction began in is not the one that is open now.
-            CompactionClosedError: it was committed or failed before.
+            CompactionClosedError: it was committed or failed before, or another process has taken the session over.
 
-            After the first three the compaction has failed: its end is in the log, and the surface is untouched.
+            After any of them the compaction has failed: its end is in the log, and the surface is untouched.
 
         Cost: O(nodes of the range + size of the summary), and O(nodes) where the whole surface must stand.
         """
@@ -148,8 +160,9 @@ class Compaction:
         """
         self._require_open()
         self.is_open = False
-        text = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
-        self._session.append("compact/end", {**self._ids, "turn": self._turn, "error": {"message": text}})
+        if self._lock() is not None:
+            text = error if isinstance(error, str) else f"{type(error).__name__}: {error}".removesuffix(": ")
+            self._session.append("compact/end", {**self._ids, "turn": self._turn, "error": {"message": text}})
 
     @property
     def _ids(self) -> dict[str, str]:
@@ -164,12 +177,11 @@ class Compaction:
             raise SummaryRejectedError(
                 f"framed, it costs {tokens} tokens and what it replaces {self.request.tokens}; it must cost less"
             )
-        self._check_stable()
+        start = self._require_stable()
         session = self._session
-        start, end = self.nodes[0], self.nodes[-1]
         record = session.append("compact/summary", self._record(summary, text))
-        sources = [self._start_seq, record.seq, *self.nodes]
-        landed = session.append("user/message", checkpoint, Replace(start, end), sources)
+        sources = [start.seq, record.seq, *self.nodes]
+        landed = session.append("user/message", checkpoint, Replace(self.nodes[0], self.nodes[-1]), sources)
         session.append("compact/end", {**self._ids, "turn": self._turn})
         self.is_open = False
         return CompactionResult(self.id, landed.seq, self.nodes, self.request.tokens, tokens)
@@ -193,18 +205,27 @@ class Compaction:
             record["usage"] = summary.usage
         return record
 
-    def _check_stable(self) -> None:
+    def _lock(self) -> SessionEvent | None:
+        """Return this compaction's start while it holds the lock; a rebase may have moved it."""
+        start = self._session.compaction_start
+        return start if start is not None and start.encoded_data == self._start_data else None
+
+    def _require_stable(self) -> SessionEvent:
+        """Return the start, or refuse to go on from what is no longer as it was at the begin."""
         session = self._session
+        start = self._lock()
+        if start is None:
+            raise CompactionClosedError(self.id)
         if session.open_turn.turn != self._turn:
             raise BracketError(
                 f"turn {session.open_turn.turn!r} is open; the compaction began in turn {self._turn!r}",
                 session.next_seq,
             )
-        now = _range_of(session, self.nodes[0], self.nodes[-1])
-        if session.open_compaction != self._start_seq or now != self.nodes:
+        if self._surface is not None and self._surface != session.surface.nodes:
+            raise SurfaceChangedError(sorted({*self._surface} ^ {*session.surface}))
+        if self.request.events != _events_of(session, self.nodes[0], self.nodes[-1]):
             raise SurfaceChangedError(self.nodes)
-        if self._surface is not None and session.surface.nodes != self._surface:
-            raise SurfaceChangedError(set(self._surface) ^ set(session.surface.nodes))
+        return start
 
     def _require_open(self) -> None:
         if not self.is_open:
@@ -243,47 +264,34 @@ def begin_compaction(
         InvalidArgumentError: start or end is no node, or they stand in the other order, or a tool call is open
             across one of the range's ends, or the range is one checkpoint, which would become itself again.
 
-    Cost: O(nodes up to the end of the range, and the size of their events).
+    Cost: O(nodes of the range), and as `SurfaceLedger.of`.
     """
     if session.open_compaction is not None:
         raise CompactionBusyError(session.open_compaction)
-    nodes = _range_of(session, start, end)
-    if not nodes:
+    events = _events_of(session, start, end)
+    if not events:
         raise InvalidArgumentError("start, end", f"{start}..{end} found; both are nodes of the surface, in its order")
-    events = session.surface_events()
-    first = next(position for position, event in enumerate(events) if event.seq == start)
-    selected = events[first : first + len(nodes)]
-    _check_balanced(events[: first + len(nodes)], start, end)
-    if len(selected) == 1 and is_compact_checkpoint(selected[0]):
+    if len(events) == 1 and is_compact_checkpoint(events[0]):
         raise InvalidArgumentError("start, end", f"{start}..{end} is one checkpoint; there is nothing to compact in it")
-    priced = meter or TokenMeter()
-    messages = [message for message in map(derive_message, selected) if message is not None]
-    request = SummaryRequest(
-        session.request_header(),
-        [*messages, user_message(instruction, source={"kind": "plugin", "plugin": "compact-instruction"})],
-        sum(map(priced.estimate_message, messages)),
-    )
+    meter = meter or TokenMeter()
+    ledger = SurfaceLedger.of(session.surface, meter)
+    if not ledger.pairing.balanced_before(start):
+        raise InvalidArgumentError("start", f"{start} found; a tool call is open across the cut before it")
+    if not ledger.pairing.balanced_after(end):
+        raise InvalidArgumentError("end", f"{end} found; a tool call is open across the cut after it")
+    tokens = sum([ledger.tokens[event.seq] for event in events])
     return Compaction(
         session,
-        compaction_id or str(uuid4()),
-        nodes,
-        request,
+        SummaryRequest(session.request_header(), events, instruction, tokens),
+        compaction_id=compaction_id or str(uuid4()),
         source_command_id=source_command_id,
         stability=stability or ("range" if session.open_turn.turn is None else "surface"),
-        meter=priced,
+        meter=meter,
         frame=frame,
     )
 
 
-def _range_of(session: Session, start: int, end: int) -> tuple[int, ...]:
-    """Return the nodes from start to end, or none when the two are no range of the surface."""
+def _events_of(session: Session, start: int, end: int) -> list[SessionEvent]:
+    """Return the events of the nodes from start to end, or none when the two are no range of the surface."""
     surface = session.surface
-    return surface.span(start, end) if start in surface and end in surface else ()
-
-
-def _check_balanced(events: list[SessionEvent], start: int, end: int) -> None:
-    pairing = ToolPairing(events)
-    if not pairing.balanced_before(start):
-        raise InvalidArgumentError("start", f"{start} found; a tool call is open across the cut before it")
-    if not pairing.balanced_after(end):
-        raise InvalidArgumentError("end", f"{end} found; a tool call is open across the cut after it")
+    return surface.events(surface.span(start, end)) if start in surface and end in surface else []

@@ -15,16 +15,20 @@ FORMAT_VERSION: Final = 0
 """The version of the log format that this library reads and writes."""
 
 
-def _copied(value: Any, field: attrs.Attribute[Any]) -> Any:
+def _copied(key: str, value: Any) -> Any:
     """Copy a JSON value, so that nobody changes a header through the object that it was made from."""
-    key = next(key for key, name in _WIRE_KEYS.items() if name == field.name)
     try:
         return lossless_json.decode(encoded_under(value, key))
     except NotJSONError as error:
         raise InvalidHeaderError(f"session header: {error}") from None
 
 
-_COPIED: Final = attrs.Converter(_copied, takes_field=True)
+def _copied_origin(value: Any) -> Any:
+    return _copied("origin", value)
+
+
+def _copied_agent_preset(value: Any) -> Any:
+    return _copied("agentPreset", value)
 
 
 @attrs.frozen(kw_only=True)
@@ -50,9 +54,9 @@ class SessionHeader:
     cwd: str | None = None
     parent_session: str | None = None
     seed_length: int | None = None
-    origin: Any = attrs.field(default=None, converter=_COPIED)
+    origin: Any = attrs.field(default=None, converter=_copied_origin)
     delegation_depth: int | None = None
-    agent_preset: Any = attrs.field(default=None, converter=_COPIED)
+    agent_preset: Any = attrs.field(default=None, converter=_copied_agent_preset)
 
     def __attrs_post_init__(self) -> None:
         _require(_is_name(self.id), "id", self.id, "a non-empty str")

@@ -26,6 +26,7 @@ INT_MAX = 2**63 - 1
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
+_HAS_SURROGATE = re.compile(rb"\\ud").search
 _SURROGATE_ESCAPE = re.compile(r"(\\\\)|\\u([dD][89a-fA-F][0-9a-fA-F]{2})")
 
 
@@ -64,7 +65,7 @@ def decode(encoded: bytes) -> Any:
     Raises:
         NotJSONError: the bytes are no JSON at all, so they did not come from `encode`.
     """
-    if b"\\ud" in encoded:
+    if _HAS_SURROGATE(encoded):
         # A JSON reader would join two escapes that stand together, so surrogates are put in before it reads.
         return _load(_SURROGATE_ESCAPE.sub(_unescape, encoded.decode("utf-8")))
     try:
@@ -145,6 +146,9 @@ def _check(value: Any) -> None:
                 kind = type(item)
                 if kind is dict or kind is list:
                     containers.append(item)
+                elif kind is int:
+                    if not INT_MIN <= item <= INT_MAX:
+                        _refuse(value)
                 elif kind is not str:
                     _check_leaf(item, value)
     if len(containers) > MAX_DEPTH:

@@ -26,7 +26,7 @@ from dsh_session.event import Replace, SessionEvent
 from dsh_session.header import SessionHeader
 from dsh_session.log import BATCH, SessionLog
 from dsh_session.recorder import typed_errors
-from dsh_session.session import Session, now_ms
+from dsh_session.session import COMPACTION_STARTS, Session, now_ms
 from dsh_session.storage import HEADER_VERSION, StoredLog
 from dsh_session.text_index import PlaintextIndexError
 from dsh_session.tracking import SealedTracker
@@ -248,6 +248,7 @@ class SessionStore:
         moved_by = rebased.next_seq - first
         for event in pending:
             try:
+                _check_lock_free(event, rebased)
                 rebased.receive(_moved(event, first, moved_by))
             except InvalidEventError as error:
                 raise RebaseError(
@@ -467,6 +468,16 @@ class SessionStore:
         except (StoreError, IntegrityError):
             return
         session.snapshot_seq = session.next_seq
+
+
+def _check_lock_free(event: SessionEvent, rebased: Session) -> None:
+    """Refuse a compaction that begins while another writer's is live: its start is a lock."""
+    if event.type in COMPACTION_STARTS and rebased.open_compaction is not None:
+        raise InvalidEventError(
+            f"the compaction that started at seq {rebased.open_compaction} is live",
+            rule="compaction-live",
+            seq=event.seq,
+        )
 
 
 def _is_storable(session_id: str) -> bool:

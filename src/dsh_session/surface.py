@@ -399,9 +399,9 @@ def _without_content(data: Any) -> Any:
     """
     if isinstance(data, dict):
         match data:
-            case {"message": {"content": [dict() as block, *_] as blocks}}:
+            case {"message": {"content": [dict() as block, *_]} as message}:
                 block.pop("content", None)
-                del blocks[1:]
+                message["content"] = [block]
             case {"content": _} if "message" not in data:
                 del data["content"]
             case _:
