@@ -311,5 +311,5 @@ class CompactedSession(RuleBasedStateMachine):
 
 TestCompactedSession = CompactedSession.TestCase
 TestCompactedSession.settings = settings(
-    deadline=None, max_examples=60, stateful_step_count=40, suppress_health_check=[HealthCheck.too_slow]
+    deadline=None, max_examples=25, stateful_step_count=30, suppress_health_check=[HealthCheck.too_slow]
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import os
 import sys
 import threading
@@ -90,7 +91,7 @@ def test_what_is_written_is_what_is_read(
 @given(texts().filter(bool), json_values())
 def test_any_type_and_any_data_come_back(kind: str, data: Any) -> None:
     """Types and data are open: whatever an event may be called and hold, it is read as it was written."""
-    kind = lossless_json.parse(lossless_json.encode(kind))
+    kind = re.sub("[\0\ud800-\udfff]", "?", kind)  # what no type holds
     expected = [as_read(event(seq, data, kind, ignorable=True)) for seq in range(3)]
 
     assert expected == read(written(expected))

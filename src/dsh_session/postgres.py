@@ -48,6 +48,7 @@ _BATCH_EVENTS: Final = 1000
 _BATCH_BYTES: Final = 1 << 24
 _URL: Final = re.compile(r"postgres(ql)?://([^@/]*@)?[^@]*")  # an @ or / of a password is written %40 or %2F
 _CONNINFO: Final = "POSTGRES_CONNINFO"
+_NOT_FROM_ENVIRONMENT: Final = dict.fromkeys(("host", "hostaddr", "port", "dbname", "user"), "")
 
 
 def configuration(url: str) -> dict[str, str]:
@@ -414,7 +415,8 @@ class SessionPostgresFactory(PostgresFactory):
     """Makes the recorders of a store in PostgreSQL.
 
     Connections are made as the URL says, to the last parameter. Of the library's settings for its pool,
-    ``POSTGRES_POOL_SIZE`` says how many idle connections are kept; the others have no meaning here.
+    ``POSTGRES_POOL_SIZE`` says how many idle connections are kept, and ``POSTGRES_CONNECT_TIMEOUT`` how many seconds
+    the making of one may take; the others have no meaning here.
     """
 
     aggregate_recorder_class = ColumnsRecorder
@@ -423,7 +425,8 @@ class SessionPostgresFactory(PostgresFactory):
     def __init__(self, env: Environment) -> None:
         super().__init__(env)
         library_pool = self.datastore.pool
-        given = {"connect_timeout": str(int(library_pool.timeout)), **_parameters(env[_CONNINFO])}
+        defaults = {**_NOT_FROM_ENVIRONMENT, "connect_timeout": str(int(library_pool.timeout))}
+        given = defaults | _parameters(env[_CONNINFO])
         ask_password = library_pool.get_password_func
         configure = self.datastore.after_connect_func()
 

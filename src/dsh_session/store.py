@@ -80,9 +80,11 @@ class SessionStore:
         """Open a store, and make it where it is not there yet.
 
         Args:
-            target: ``":memory:"``, or the path of an SQLite file.
+            target: ``":memory:"``, the path of an SQLite file, or the URL of a PostgreSQL database, as in
+                ``postgresql://user:password@host:port/database``, which needs the extra ``postgres``.
             settings: more configuration for the ``eventsourcing`` library, such as ``COMPRESSOR_TOPIC``,
-                ``CIPHER_TOPIC`` and ``CIPHER_KEY``. The process's environment is not read.
+                ``CIPHER_TOPIC`` and ``CIPHER_KEY``. The process's environment is not read, but for a password of
+                PostgreSQL where the URL has none.
             clock: gives the time of what is appended, in Unix milliseconds.
 
         Raises:
