@@ -17,7 +17,7 @@ check: $(UV)
 	$(RUN) --group dev mypy
 	$(RUN) --group dev pyright
 	$(RUN) --group dev lint-imports --no-cache
-	$(RUN) --group dev interrogate --quiet
+	$(RUN) --group dev interrogate --quiet src
 
 bench: $(UV)
 	$(RUN) --group test python bench/run.py

@@ -249,7 +249,7 @@ def main() -> None:
         "# Results",
         "",
         f"{written} {system}",
-        "Medians of at least 3 runs; each ratio is of runs that alternate in one process. SQLite is at synchronous FULL.",
+        "Medians of at least 3 runs; each ratio is of runs that alternate. SQLite is at synchronous FULL.",
         "",
         "| what | figure | against | ratio | bound |",
         "|---|---|---|---|---|",

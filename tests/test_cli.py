@@ -128,9 +128,11 @@ def test_a_log_goes_in_and_comes_out(run: Run) -> None:
     header = json.loads(DEMO.read_text().splitlines()[0])
     del header["type"]
     (row,) = listed
-    assert tuple(
-        row["counts"][key] for key in ("turns", "compactions", "title")
-    ) == (2, 1, "Date filter drops the last day")
+    assert tuple(row["counts"][key] for key in ("turns", "compactions", "title")) == (
+        2,
+        1,
+        "Date filter drops the last day",
+    )
     del row["counts"]
     assert {**header, "type": "session", "events": 71} == row
     assert exported == (0, DEMO.read_text(), "")
@@ -393,6 +395,22 @@ def test_a_window_of_the_transcript(run: Run, session: Session, source: str) -> 
     assert seqs("--before-seq", 5, "--entries", 1) == [3]
     assert run("transcript", source, "--entries", "none").status == 2
     assert len(session.messages()) == 4
+
+
+def test_what_was_said_is_found(run: Run) -> None:
+    """A search tells where a text stands, who said it, and whether the model still sees it."""
+    run("import", DEMO)
+
+    hits = run("search", "changelog line", "--json").value
+    read = run("search", '"last day"', "--session", DEMO_ID, "--limit", "1")
+
+    assert sorted({hit["kind"] for hit in hits}) == ["assistant", "user"]
+    assert all(hit["is_current"] or hit["seq"] == 67 for hit in hits)
+    assert read.out.splitlines()[0].startswith(f"{DEMO_ID}  ")
+    assert "the model no longer sees it" in read.out
+    assert run("search", "nowhere", "--json").value == []
+    assert run("search", "").status == 1
+    assert run("search", "x", "--limit", "0").status == 2
 
 
 def test_a_page_without_chunks(run: Run) -> None:

@@ -148,4 +148,4 @@ def test_a_header_is_a_copy() -> None:
 
     origin["by"].append("somebody else")
 
-    assert {"by": ["somebody"]} == header.origin
+    assert header.origin == {"by": ["somebody"]}

@@ -35,7 +35,11 @@ from dsh_projections.reference import (
     SessionReference,
     tag_safe_json,
 )
+from dsh_projections.runner import Feed, ProjectionError, TrackedProjection, follow
+from dsh_projections.search import SearchHit, SearchQueryError, SessionSearch
 from dsh_projections.session_counts import Counts, SessionCounts
+from dsh_projections.session_index import SessionIndex
+from dsh_projections.snippet import Snippet
 from dsh_projections.transcript_entry import (
     CompactionEntry,
     ContextEntry,
@@ -58,6 +62,7 @@ __all__ = [
     "Counts",
     "EventClassifier",
     "Explanation",
+    "Feed",
     "HistoryPage",
     "HistoryPager",
     "HumanTranscript",
@@ -68,6 +73,7 @@ __all__ = [
     "ModelSurface",
     "PageCursorError",
     "Projection",
+    "ProjectionError",
     "ReferableSessions",
     "ReferenceBudgetError",
     "ReferenceData",
@@ -75,16 +81,23 @@ __all__ = [
     "ReferenceProjector",
     "ReferenceStats",
     "RunningCompaction",
+    "SearchHit",
+    "SearchQueryError",
     "SelfReferenceError",
     "SessionCounts",
+    "SessionIndex",
     "SessionReference",
+    "SessionSearch",
+    "Snippet",
     "TooManyReferencesError",
     "ToolEntry",
+    "TrackedProjection",
     "TranscriptCall",
     "TranscriptEntry",
     "TranscriptPager",
     "decode_reference_uri",
     "encode_reference_uri",
+    "follow",
     "format_mention",
     "parse_mentions",
     "prepare_references",

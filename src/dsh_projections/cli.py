@@ -114,6 +114,13 @@ def _parser() -> argparse.ArgumentParser:
     referring.add_argument("--label", help="what the reader calls the session")
     referring.add_argument("--max-bytes", type=_positive, default=MAX_REFERENCE_BYTES, metavar="N")
 
+    searching = command("search", commands.search, "find what was said, in all sessions of the store")
+    searching.add_argument("query", metavar="QUERY", help='words that must all be there; "words in a row"')
+    searching.add_argument("--session", metavar="ID", help="only this session")
+    searching.add_argument("--limit", type=_positive, default=20, metavar="N", help="hits at most (default: 20)")
+    add_store(searching)
+    add_json(searching)
+
     history = reader("history", commands.history, "show one page of raw events")
     history.add_argument("--before-seq", type=int, metavar="N", help="the page before this seq (default: the newest)")
     history.add_argument("--max-messages", type=int, default=50, metavar="M", help="messages a page (default: 50)")

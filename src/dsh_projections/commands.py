@@ -37,6 +37,7 @@ from dsh_projections.printing import (
 from dsh_projections.projection import replay
 from dsh_projections.reference import ReferenceProjector
 from dsh_projections.runner import follow
+from dsh_projections.search import SessionSearch
 from dsh_projections.session_counts import Counts
 from dsh_projections.session_index import SessionIndex
 from dsh_projections.transcript_pager import TranscriptPager
@@ -221,6 +222,19 @@ def reference(options: argparse.Namespace) -> int:
         projector = replay(ReferenceProjector(header, label=options.label, max_bytes=options.max_bytes), log)
     found = projector.view()
     print_json({"uri": encode_reference_uri(header.id), "data": found.data, "stats": found.stats})
+    return 0
+
+
+def search(options: argparse.Namespace) -> int:
+    """Find what was said, in one session or in all."""
+    with _existing_store(options.store) as store:
+        found = SessionSearch(store)
+        found.catch_up()
+        hits = found.search(options.query, session_id=options.session, limit=options.limit)
+    if options.json:
+        print_json([attrs.asdict(hit) for hit in hits])
+    else:
+        print_drawn(terminal().draw_hits(hits))
     return 0
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class SessionIndex(TrackedProjection[Counts]):
-    """Title, counts and times of every session, kept in the store and caught up before it is read.
+    """Title, counts and times of every session, as of the last `catch_up`.
 
     Args:
         store: the store.

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from dsh_projections.history_pager import HistoryPage
+    from dsh_projections.search import SearchHit
     from dsh_projections.transcript_entry import TranscriptEntry
     from dsh_session import SessionEvent
 
@@ -94,6 +95,19 @@ def draw_page(page: HistoryPage) -> Iterator[RenderableType]:
         yield Text(f"older events: --before-seq {page.first_seq}", "dim")
     else:
         yield Text("the log begins here", "dim")
+
+
+def draw_hits(hits: Iterable[SearchHit]) -> Iterator[RenderableType]:
+    """Draw what a search found: where it stands, who speaks, and the words that match in bold."""
+    for hit in hits:
+        heading = Text(f"{_flat(hit.session_id)}  {hit.seq}  {hit.kind}", "bold")
+        if not hit.is_current:
+            heading.append("  the model no longer sees it", "dim")
+        yield heading
+        said = Text(hit.snippet.text, overflow="fold")
+        for start, end in hit.snippet.matches:
+            said.stylize("bold yellow", start, end)
+        yield Padding(said, (0, 0, 0, _INDENT), expand=False)
 
 
 def draw_rows(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> RenderableType:

@@ -70,6 +70,7 @@ from dsh_session.sendable import Base64Image, ImageBlock, UnsupportedBlockError,
 from dsh_session.session import Session
 from dsh_session.store import SessionStore
 from dsh_session.surface import Surface, SurfaceFold, fold_surface
+from dsh_session.text_index import PlaintextIndexError, TextIndex
 from dsh_session.tracking import Tracker
 from dsh_session.watch import Watch
 
@@ -94,6 +95,7 @@ __all__ = [
     "Message",
     "NotJSONError",
     "OpenTurnError",
+    "PlaintextIndexError",
     "ReasoningBlock",
     "RebaseError",
     "Replace",
@@ -116,6 +118,7 @@ __all__ = [
     "SurfaceFold",
     "SurfaceOp",
     "TextBlock",
+    "TextIndex",
     "ToolCallBlock",
     "ToolResultBlock",
     "ToolResultData",

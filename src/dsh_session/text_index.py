@@ -10,7 +10,6 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
 import attrs
-from eventsourcing.persistence import IntegrityError
 
 from dsh_session.errors import SessionError
 
@@ -41,8 +40,8 @@ class IndexedText(NamedTuple):
     Attributes:
         position: of its event in the store's stream.
         place: where it stands.
-        words: its words in their order. A word is of letters and digits only: no space, no sign, no control character.
-            The words of one text have 100,000 characters at most, and one of them 255.
+        words: its words in their order, of letters and digits only. PostgreSQL takes words of 2,046 bytes, and texts
+            whose words have half a million.
     """
 
     position: int
@@ -58,10 +57,10 @@ class TextIndex(Protocol):
         ...
 
     def add(self, texts: Sequence[IndexedText]) -> bool:
-        """Add texts behind `position`, in one transaction.
+        """Add one or more texts in one transaction: the next ones behind `position`, in their order.
 
         Returns:
-            False, and nothing is changed, when one of them is there: somebody else has added it.
+            False, and nothing is changed, when the first of them is there: somebody else has added it.
         """
         ...
 
@@ -118,7 +117,7 @@ class Dialect:
     Attributes:
         create: makes the tables that are missing.
         newest: selects the position of the newest text.
-        inserts: each a statement, and what it takes of a text.
+        inserts: each a statement, and what it takes of a text; the first one's table has the position for its key.
         find: gives the statement that finds phrases, and what it takes.
     """
 
@@ -154,14 +153,17 @@ class SQLTextIndex:
 
     def add(self, texts: Sequence[IndexedText]) -> bool:
         """Add texts behind `position`."""
-        try:
-            with self._guard():
-                self._make()
-                with self._transaction(commit=True) as cursor:
-                    for statement, parameters in self._dialect.inserts:
-                        cursor.executemany(statement, [parameters(text) for text in texts])
-        except IntegrityError:
-            return False
+        with self._guard():
+            self._make()
+            with self._transaction(commit=True) as cursor:
+                # The first statement writes: from there on nobody else adds this text until the transaction ends.
+                (statement, parameters), *others = self._dialect.inserts
+                cursor.execute(f"{statement} ON CONFLICT DO NOTHING RETURNING position", parameters(texts[0]))
+                if cursor.fetchone() is None:
+                    return False
+                cursor.executemany(statement, map(parameters, texts[1:]))
+                for statement, parameters in others:
+                    cursor.executemany(statement, map(parameters, texts))
         return True
 
     def find(self, phrases: Sequence[Phrase], session_id: str | None, limit: int) -> list[TextPlace]:
@@ -198,7 +200,6 @@ def sqlite_dialect(table: str) -> Dialect:
         create=(statements["create_places"], statements["create_words"]),
         newest=statements["newest"],
         inserts=(
-            # The places go first: that a position is taken is seen by their key, and FTS5 would not see it.
             (statements["insert_place"], lambda text: (text.position, *text.place)),
             (statements["insert_words"], lambda text: (text.position, " ".join(text.words))),
         ),
@@ -255,17 +256,20 @@ _SQLITE: Final = {
     "newest": "SELECT coalesce(max(position), 0) AS position FROM {table}",
     "insert_place": "INSERT INTO {table} VALUES (?, ?, ?, ?)",
     "insert_words": "INSERT INTO {table}_words (rowid, words) VALUES (?, ?)",
+    # CROSS: FTS5 is asked first and once; asked about one place after the other it takes seconds.
     "find": (
-        "SELECT session_id, seq, kind FROM {table}_words JOIN {table} ON position = {table}_words.rowid"
+        "SELECT session_id, seq, kind FROM {table}_words CROSS JOIN {table} ON position = {table}_words.rowid"
         " WHERE {table}_words MATCH ? AND (? IS NULL OR session_id = ?) ORDER BY rank, position DESC LIMIT ?"
     ),
 }
 _POSTGRES: Final = {
     # First uses happen at the same time, and CREATE … IF NOT EXISTS does not wait for another one.
     "lock": "SELECT pg_advisory_xact_lock(hashtext('text_index'))",
+    # UNIQUE: an index for the search of one session.
     "create_texts": (
         "CREATE TABLE IF NOT EXISTS {table} (position bigint PRIMARY KEY, session_id text NOT NULL,"
-        " seq bigint NOT NULL, kind text NOT NULL, words text NOT NULL, lexemes tsvector NOT NULL)"
+        " seq bigint NOT NULL, kind text NOT NULL, words text NOT NULL, lexemes tsvector NOT NULL,"
+        " UNIQUE (session_id, position))"
     ),
     "create_index": "CREATE INDEX IF NOT EXISTS {index} ON {table} USING gin (lexemes)",
     "newest": "SELECT coalesce(max(position), 0) AS position FROM {table}",
