@@ -494,7 +494,7 @@ def test_a_state_that_cannot_be_kept_is_the_projection_s_fault(store: SessionSto
 
     tally = tracked(store, Unkeepable)
     # when
-    with pytest.raises(ProjectionError, match="^Unkeepable failed at seq 8 of session 's': NotJSONError"):
+    with pytest.raises(ProjectionError, match=r"^Unkeepable failed at seq 8 of session 's': NotJSONError"):
         tally.catch_up()
     # then
     assert dict(tally.views()) == {}
