@@ -17,8 +17,8 @@ import pytest
 
 import dsh_projections
 from dsh_compact import begin_compaction
-from dsh_projections import cli, commands, decode_reference_uri, follow
-from dsh_session import APPEND, SessionHeader, SessionStore, read_jsonl, user_message
+from dsh_projections import SessionIndex, cli, commands, decode_reference_uri, follow
+from dsh_session import APPEND, SessionHeader, SessionStore, StoreError, read_jsonl, user_message
 from stored import dump, say, ticking_clock, work
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 DEMO = Path(dsh_projections.__file__).with_name("demo.jsonl")
 DEMO_ID = "demo-date-filter"
 READERS = ("transcript", "surface", "history", "verify")
-COMMANDS = ("import", "export", "ls", "transcript", "surface", "history", "verify", "compact", "demo")
+COMMANDS = (*READERS, "import", "export", "ls", "explain", "search", "reference", "compact", "demo")
 CONTROLS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 HOSTILE = "\x1b[2J\x1b]0;owned\x07 \u202eexe \ud83d \x9b31m"
 
@@ -343,6 +343,22 @@ def test_the_list(run: Run, store: SessionStore) -> None:
         ["of", "another", "age", str(2**62), "0", "0"],
     ]
     assert [row["id"] for row in run("ls", "--json").value] == ["older", "younger", "of another age"]
+
+
+def test_the_list_without_new_counts(run: Run, store: SessionStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sessions are listed as far as they are counted when the index cannot be brought up to date."""
+    store.create(id="s")
+
+    def refuse(_: Any) -> int:
+        raise StoreError("read-only")
+
+    monkeypatch.setattr(SessionIndex, "catch_up", refuse)
+
+    listed = run("ls")
+
+    assert listed.status == 0
+    assert listed.err == "dsh-session: the counts are not up to date: read-only\n"
+    assert listed.out.splitlines()[1].startswith("s ")
 
 
 def test_the_surface_as_it_was(run: Run, session: Session) -> None:

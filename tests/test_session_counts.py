@@ -55,3 +55,12 @@ def test_everything_that_was_said_counts_once() -> None:
 def test_an_empty_log_counts_nothing() -> None:
     """A session without events has no title and no times."""
     assert SessionCounts().view() == Counts()
+
+
+def test_reported_tokens_stay_within_64_bits() -> None:
+    """What providers report cannot overflow the counts, and is no number of tokens below 0."""
+    log = LogBuilder()
+    for reported in (2**63 - 1, 2**63 - 1, -5):
+        log.append("assistant/message", assistant_message("hi", usage={"inputTokens": reported}, **ROUTE), APPEND)
+
+    assert replay(SessionCounts(), log.events).view().tokens == {"inputTokens": 2**63 - 1}

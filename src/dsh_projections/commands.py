@@ -121,7 +121,10 @@ def list_sessions(options: argparse.Namespace) -> int:
     """List the sessions of a store, the oldest first, with what the index says of each."""
     with _existing_store(options.store) as store:
         index = SessionIndex(store)
-        index.catch_up()
+        try:
+            index.catch_up()
+        except SessionError as error:  # a store that cannot be written, or a record that cannot be read, is listed too
+            complain(f"the counts are not up to date: {error}")
         counts = dict(index.views())
         found = sorted(
             ((header, len(store.log(header.id)), counts.get(header.id, Counts())) for header in store.sessions()),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from dsh_compact import is_compact_checkpoint
-from dsh_session import is_append_surface_event, message_of
+from dsh_session import is_append_surface_event, lossless_json, message_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,7 +30,7 @@ class Counts:
         user_messages: how many messages the user sent, steering included.
         assistant_messages: how many messages the model answered.
         compactions: how many checkpoints landed.
-        tokens: what providers reported, added up by name, such as ``inputTokens``.
+        tokens: what providers reported, added up by name, such as ``inputTokens``, as far as 64 bits go.
         first_time: the time of the first event that was counted, in Unix milliseconds, or None.
         last_time: the time of the last one.
     """
@@ -122,6 +122,6 @@ def _added(tokens: Mapping[str, int], usage: Any) -> dict[str, int]:
     total = dict(tokens)
     if isinstance(usage, dict):
         for name, count in usage.items():
-            if type(count) is int:
-                total[name] = total.get(name, 0) + count
+            if type(count) is int and count >= 0:
+                total[name] = min(total.get(name, 0) + count, lossless_json.INT_MAX)
     return total
