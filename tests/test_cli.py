@@ -424,6 +424,7 @@ def test_what_was_said_is_found(run: Run) -> None:
     assert all(hit["is_current"] or hit["seq"] == 67 for hit in hits)
     assert read.out.splitlines()[0].startswith(f"{DEMO_ID}  ")
     assert "the model no longer sees it" in read.out
+    assert "no longer" not in run("search", '"Good. Add"').out
     assert run("search", "nowhere", "--json").value == []
     assert run("search", "").status == 1
     assert run("search", "x", "--limit", "0").status == 2

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsh_session import InvalidHeaderError, SessionError, SessionHeader
-from dsh_session.lossless_json import INT_MAX
+from dsh_session.lossless_json import INT_MAX, MAX_DEPTH
 from dsh_session.testing import is_same_json, json_values, texts
 
 LEAST = {"type": "session", "version": 0, "id": "s1", "createdAt": 0}
@@ -149,3 +149,13 @@ def test_a_header_is_a_copy() -> None:
     origin["by"].append("somebody else")
 
     assert header.origin == {"by": ["somebody"]}
+
+
+def test_a_header_too_deep_for_its_line_is_refused() -> None:
+    """A value that could stand alone but not inside a header's line is refused when the header is made."""
+    origin: list[Any] = []
+    for _ in range(MAX_DEPTH - 1):
+        origin = [origin]
+
+    with pytest.raises(InvalidHeaderError, match="nested deeper"):
+        SessionHeader(id="s", created_at=0, origin=origin)
