@@ -12,12 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
+from hypothesis import settings
 
 from dsh_session import SessionStore
 from stored import ticking_clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+
+settings.register_profile("fixed", derandomize=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))  # "default" draws new examples at every run
 
 
 @pytest.fixture(scope="session")
