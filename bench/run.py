@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import msgspec
+from compaction import compaction_rows
 from figures import Row, micro, paired, seconds
 from workload import agent_steps, append_all, compacted_log
 from yardsticks import RawSQLite, StockStore
@@ -239,6 +240,7 @@ def main() -> None:
         rows = [
             *replacement_rows(),
             *append_rows(100_000),
+            *(Row(what, "", "", f"{ratio:.2f}", "≤ 3") for what, ratio in compaction_rows()),
             *save_rows(folder, 100_000),
             *long_rows(folder, options.events),
         ]

@@ -17,7 +17,7 @@ import pytest
 
 import dsh_projections
 from dsh_compact import begin_compaction
-from dsh_projections import SessionIndex, cli, commands, decode_reference_uri, follow
+from dsh_projections import SessionIndex, SessionSearch, cli, commands, decode_reference_uri, follow
 from dsh_session import APPEND, SessionHeader, SessionStore, StoreError, read_jsonl, user_message
 from stored import dump, say, ticking_clock, work
 
@@ -813,3 +813,57 @@ def test_a_real_compaction(run: Run, corpus: list[Path]) -> None:
     assert transcript.count("… earlier context was compacted …") == 1
     assert surface.splitlines()[1].split()[3] == "checkpoint"
     assert "COMPACTION RECOVERED" in surface
+
+
+def test_a_refused_event_is_named_by_file_and_line(run: Run) -> None:
+    """An event that does not fit the surface is refused with the file and the line that it stands on."""
+    replacing = {**said(1, "x"), "surfaceOp": {"op": "replace", "start": 5, "end": 5}, "sourceEventSeqs": [0]}
+    write_log("bad.jsonl", said(0, "hello"), replacing)
+
+    outcome = run("import", "bad.jsonl")
+
+    assert outcome.status == 1
+    assert outcome.err.startswith("dsh-session: bad.jsonl:3: event at seq 1: ")
+
+
+def test_a_directory_is_no_log(run: Run, folder: Path) -> None:
+    """A directory is told apart from a session that is not there."""
+    (folder / "logs").mkdir()
+
+    assert "is a directory" in run("transcript", "logs").err
+
+
+def test_a_log_is_read_from_standard_input() -> None:
+    """A reader takes a log from whatever can be opened by a name."""
+    assert in_shell(f"cat {DEMO} | ./dsh verify /dev/stdin").out.startswith(f"{DEMO_ID}: sound")
+
+
+@pytest.mark.parametrize("words", [("transcript",), ("history",), ("reference",)])
+def test_a_record_that_changed_on_disk_is_one_line(run: Run, session: Session, store: SessionStore, words: Any) -> None:
+    """A stored record that is no message any more is told in one line, which says how to find it."""
+    damage = 'UPDATE stored_events SET state = \'{"time":1,"data":5}\' WHERE originator_version = 1'
+    with store._application.factory.datastore.transaction(commit=True) as cursor:  # type: ignore[attr-defined]
+        cursor.execute(damage.replace("'{", "CAST('{").replace("}'", "}' AS BLOB)"))
+
+    outcome = run(*words, session.id)
+
+    assert outcome.status == 1
+    assert "verify" in outcome.err
+    assert is_one_line(outcome.err)
+
+
+def test_a_window_before_the_log_is_refused(run: Run) -> None:
+    """A window before seq -1 is an error of a file as of a session."""
+    assert run("transcript", DEMO, "--before-seq", "-1").status == 1
+
+
+def test_a_search_without_a_new_index(run: Run, store: SessionStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was indexed is found when the index cannot be brought up to date, and that is said."""
+    store.create(id="s")
+
+    def refuse(_: Any) -> int:
+        raise StoreError("read-only")
+
+    monkeypatch.setattr(SessionSearch, "catch_up", refuse)
+
+    assert run("search", "x") == (0, "", "dsh-session: the index is not up to date: read-only\n")

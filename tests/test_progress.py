@@ -12,6 +12,7 @@ def test_a_bracket_seen_live_lights_the_indicator(spelling: str, closing: str) -
     """The indicator is lit from a start that is seen live to its end, or to the seed's."""
     log = LogBuilder()
     progress = CompactionProgress()
+    progress.go_live()
     start = log.append(f"{spelling}/start", {"compactionId": "x", "turn": None})
 
     progress.apply(start)
@@ -26,8 +27,10 @@ def test_a_bracket_found_on_replay_never_lights_it() -> None:
     log = LogBuilder()
     log.append("compact/start", {"compactionId": "dead", "turn": None})
 
-    progress = replay(CompactionProgress(live_from=1), log.events)
+    progress = replay(CompactionProgress(), log.events)
 
+    assert progress.view() is None
+    progress.go_live()
     assert progress.view() is None
     live = log.append("compact/start", {"compactionId": "y", "turn": None})
     progress.apply(live)
@@ -38,6 +41,9 @@ def test_a_start_without_an_id_is_shown_without_one() -> None:
     """A record whose data says nothing still lights the indicator."""
     log = LogBuilder()
 
-    progress = replay(CompactionProgress(), [log.append("compact/start", None)])
+    progress = CompactionProgress()
+    progress.go_live()
+
+    progress.apply(log.append("compact/start", None))
 
     assert RunningCompaction(None, 0, log.events[0].time) == progress.view()

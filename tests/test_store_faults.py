@@ -17,6 +17,7 @@ from eventsourcing.domain import Aggregate
 from dsh_session import (
     APPEND,
     DamagedStoreError,
+    InvalidOptionError,
     SessionHeader,
     SessionStore,
     StoreError,
@@ -491,3 +492,18 @@ def test_a_writer_that_reads_does_not_wait_for_the_writers_behind_it(path: Path)
         # then
         assert session.next_seq == count
         assert saving[0].result() == 1
+
+
+@pytest.mark.parametrize("key", ["CIPER_TOPIC", "PERSISTENCE_MODULE", ""])
+def test_an_unknown_setting_is_refused(tmp_path: Path, key: str) -> None:
+    """A misspelt setting would leave a store in the clear, so it is an error that names it."""
+    with pytest.raises(InvalidOptionError, match="settings is"):
+        SessionStore.open(tmp_path / "s.db", settings={key: "x"})
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_cipher_that_is_not_there_is_a_store_error(tmp_path: Path) -> None:
+    """A topic that names nothing is an error of the store, which names the database."""
+    with pytest.raises(StoreError, match=r"s\.db"):
+        SessionStore.open(tmp_path / "s.db", settings={"CIPHER_TOPIC": "nowhere:Cipher"})

@@ -546,3 +546,17 @@ def test_another_spelling_of_the_records_locks_as_well() -> None:
     # then
     assert begin_compaction(session, 2, 2).is_open
     assert session.surface.event(2).surface_op == APPEND
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"compaction_id": ""}, {"compaction_id": 5}, {"source_command_id": ""}, {"stability": "zz"}], ids=str
+)
+def test_an_argument_that_no_record_may_hold_is_refused(wrong: Any) -> None:
+    """An id is a non-empty str and the stability one of two words; nothing is written for another."""
+    session = played("U A U A")
+    before = session.next_seq
+
+    with pytest.raises(InvalidArgumentError, match=next(iter(wrong))):
+        begin_compaction(session, session.surface.nodes[0], session.surface.nodes[1], **wrong)
+
+    assert session.next_seq == before

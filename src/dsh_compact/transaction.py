@@ -266,6 +266,11 @@ def begin_compaction(
 
     Cost: O(nodes of the range), and as `SurfaceLedger.of`.
     """
+    for argument, name in (("compaction_id", compaction_id), ("source_command_id", source_command_id)):
+        if name is not None and (type(name) is not str or not name):
+            raise InvalidArgumentError(argument, f"{name!r} found; it is a non-empty str, or None")
+    if stability not in (None, "surface", "range"):
+        raise InvalidArgumentError("stability", f"{stability!r} found; it is 'surface', 'range' or None")
     if session.open_compaction is not None:
         raise CompactionBusyError(session.open_compaction)
     events = _events_of(session, start, end)
@@ -283,7 +288,7 @@ def begin_compaction(
     return Compaction(
         session,
         SummaryRequest(session.request_header(), events, instruction, tokens),
-        compaction_id=compaction_id or str(uuid4()),
+        compaction_id=str(uuid4()) if compaction_id is None else compaction_id,
         source_command_id=source_command_id,
         stability=stability or ("range" if session.open_turn.turn is None else "surface"),
         meter=meter,

@@ -51,6 +51,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     except (SessionError, CommandError, OSError) as error:
         return failed(str(error))
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        # What a store holds was checked when it came in, and is read without a check; a disk may have changed it since.
+        return failed(f"a record is not what it was when it was kept ({error!r}); `dsh-session verify` says which")
     return status
 
 
@@ -64,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     words = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_Parser)
 
     def command(name: str, run: Callable[[argparse.Namespace], int], summary: str) -> argparse.ArgumentParser:
-        added = words.add_parser(name, help=summary, description=summary.capitalize() + ".")
+        added = words.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
         added.set_defaults(run=run)
         return added
 

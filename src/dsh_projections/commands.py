@@ -8,7 +8,7 @@ import sys
 from contextlib import contextmanager
 from importlib import resources
 from importlib.util import find_spec
-from os.path import isfile
+from os.path import exists, isdir
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
@@ -18,7 +18,7 @@ import msgspec
 
 from dsh_compact import begin_compaction
 from dsh_projections.classifier import EventClassifier
-from dsh_projections.history_pager import HistoryPager
+from dsh_projections.history_pager import HistoryPager, PageCursorError
 from dsh_projections.human_transcript import HumanTranscript
 from dsh_projections.mention import encode_reference_uri
 from dsh_projections.model_surface import ModelSurface
@@ -42,7 +42,16 @@ from dsh_projections.session_counts import Counts
 from dsh_projections.session_index import SessionIndex
 from dsh_projections.transcript_pager import TranscriptPager
 from dsh_projections.verify import verify_log
-from dsh_session import EventNotFoundError, SessionError, SessionLog, SessionStore, read_jsonl, write_jsonl
+from dsh_session import (
+    EventNotFoundError,
+    InvalidEventError,
+    SessionError,
+    SessionLog,
+    SessionStore,
+    StoreError,
+    read_jsonl,
+    write_jsonl,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -70,14 +79,17 @@ def import_logs(options: argparse.Namespace) -> int:
         for path in options.files:
             try:
                 _import_file(store, path, is_lenient=options.lenient)
-            except (SessionError, OSError) as error:
+            except (SessionError, CommandError, OSError) as error:
                 status = failed(str(error))
     return status
 
 
 def _import_file(store: SessionStore, path: Path, *, is_lenient: bool) -> str:
     with read_jsonl(path, lenient=is_lenient) as log, _progress(path, lambda: log.bytes_read) as tick:
-        count = store.import_log(log.header, tick(log))
+        try:
+            count = store.import_log(log.header, tick(log))
+        except InvalidEventError as error:
+            raise CommandError(f"{path}:{log.line}: {error}") from None
     print(f"imported {printable(log.header.id)}: {count} events")
     print_damage(path, log.damage)
     return log.header.id
@@ -163,6 +175,8 @@ def _entries(log: SessionLog | JsonlReader, before_seq: int | None, limit: int |
         before = len(log) if before_seq is None else before_seq
         return TranscriptPager(log).window(before, before + 1 if limit is None else limit).entries
     entries = replay(HumanTranscript(), log).entries
+    if before_seq is not None and before_seq < 0:
+        raise PageCursorError(f"before_seq is {before_seq}; a seq is an int >= 0", before_seq)
     shown = [entry for entry in entries if before_seq is None or entry.seq < before_seq]
     return shown if limit is None else shown[-limit:]
 
@@ -232,7 +246,10 @@ def search(options: argparse.Namespace) -> int:
     """Find what was said, in one session or in all."""
     with _existing_store(options.store) as store:
         found = SessionSearch(store)
-        found.catch_up()
+        try:
+            found.catch_up()
+        except StoreError as error:  # what was indexed before is found all the same
+            complain(f"the index is not up to date: {error}")
         hits = found.search(options.query, session_id=options.session, limit=options.limit)
     if options.json:
         print_json([attrs.asdict(hit) for hit in hits])
@@ -329,7 +346,9 @@ def demo(_: argparse.Namespace) -> int:
 @contextmanager
 def _opened(options: argparse.Namespace) -> Iterator[tuple[SessionHeader, SessionLog | JsonlReader]]:
     """Open what a reader reads: a file of that name if there is one, or else a session in the store."""
-    if isfile(options.source):  # noqa: PTH113 - this takes a name that no file can have for an id
+    if isdir(options.source):  # noqa: PTH112 - this takes a name that no file can have for an id
+        raise CommandError(f"{options.source} is a directory; a log is a file")
+    if exists(options.source):  # noqa: PTH110 - as above
         with read_jsonl(options.source) as reader:
             yield reader.header, reader
             print_damage(options.source, reader.damage)

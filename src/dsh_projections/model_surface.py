@@ -36,6 +36,8 @@ class ModelSurface:
 
         Cost: O(events up to ``seq``).
         """
+        if type(seq) is not int or seq < 0:
+            raise EventNotFoundError(seq, None)
         surface = cls()
         newest: int | None = None
         for event in events:

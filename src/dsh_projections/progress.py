@@ -32,26 +32,27 @@ class RunningCompaction:
 class CompactionProgress:
     """Whether a compaction is under way.
 
-    A start without an end that lies in what was there before the reader came tells of a process that died, and never
-    lights the indicator.
-
-    Args:
-        live_from: the length of the log when the reader came to it; only brackets from there on count.
+    Only a bracket that is seen live lights the indicator. A start without an end that is found on replay tells of a
+    process that died. So a progress is replayed first, and told with `go_live` that what comes next is live.
     """
 
     version = 1
     topics: frozenset[str] | None = frozenset(f"log:{kind}" for kind in {*_BRACKETS, "session/end-seed"})
 
-    def __init__(self, live_from: int = 0) -> None:
-        self._live_from = live_from
+    def __init__(self) -> None:
+        self._is_live = False
         self._running: RunningCompaction | None = None
+
+    def go_live(self) -> None:
+        """Take note that the log has been replayed, and that events are seen live from now on."""
+        self._is_live = True
 
     def apply(self, event: SessionEvent) -> None:
         """Take in the next event. Cost: O(1)."""
         record = COMPACT_RECORDS.get(event.type)
         if record == "end" or event.type == "session/end-seed":
             self._running = None
-        elif record == "start" and event.seq >= self._live_from:
+        elif record == "start" and self._is_live:
             data = event.data
             compaction_id = data.get("compactionId") if isinstance(data, dict) else None
             self._running = RunningCompaction(compaction_id, event.seq, event.time)
@@ -61,11 +62,11 @@ class CompactionProgress:
         return self._running
 
     def state(self) -> Any:
-        """Return where live begins, and the compaction that is under way."""
+        """Return whether it is live, and the compaction that is under way."""
         running = None if self._running is None else list(attrs.astuple(self._running))
-        return [self._live_from, running]
+        return [self._is_live, running]
 
     def restore(self, state: Any) -> None:
         """Take on a state."""
-        self._live_from, running = state
+        self._is_live, running = state
         self._running = None if running is None else RunningCompaction(*running)

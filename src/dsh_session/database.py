@@ -5,15 +5,15 @@ from __future__ import annotations
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from eventsourcing.application import Application
 from eventsourcing.persistence import JSONTranscoder
 from eventsourcing.popo import POPOFactory
 from eventsourcing.sqlite import SQLiteDatastore, SQLiteFactory
-from eventsourcing.utils import Environment
+from eventsourcing.utils import Environment, TopicError
 
-from dsh_session.errors import StoreError
+from dsh_session.errors import InvalidOptionError, StoreError
 from dsh_session.recorder import MemoryRecorder, SQLiteRecorder, typed_errors
 from dsh_session.storage import SessionMapper
 
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from eventsourcing.utils import EnvType
 
     MakeFactory = Callable[[Environment], InfrastructureFactory[Any]]
+
+
+_SETTINGS: Final = ("COMPRESSOR_", "CIPHER_", "SQLITE_", "POSTGRES_")
 
 
 class MemoryFactory(POPOFactory):
@@ -104,13 +107,17 @@ def open_application(target: str | PathLike[str], settings: Mapping[str, str]) -
 
     Raises:
         StoreError: the database cannot be opened.
+        InvalidOptionError: a setting is none that there is.
     """
     where, make_factory, configured = _database(target)
+    for key in settings:
+        if not key.startswith(_SETTINGS):
+            raise InvalidOptionError("settings", key, f"a key that begins with {' or '.join(_SETTINGS)}")
     env = {"ORIGINATOR_ID_TYPE": "text", "CREATE_TABLE": "n", "IS_SNAPSHOTTING_ENABLED": "y", **settings, **configured}
     with typed_errors(where), ExitStack() as opened:
         try:
             application = SessionApplication(where, make_factory, env)
-        except OSError as error:  # what the library refuses a setting with
+        except (OSError, TopicError) as error:  # what the library refuses a setting with
             raise StoreError(f"{where}: {error}") from error
         opened.callback(application.close)
         recorder: Any = application.recorder

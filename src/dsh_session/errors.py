@@ -77,18 +77,33 @@ class SessionNotFoundError(SessionError, LookupError):
         super().__init__(f"no session {session_id!r} in this store")
 
 
-class EventNotFoundError(SessionError, LookupError):
+class EventNotFoundError(SessionError, IndexError):
     """A log has no event at a seq.
 
     Attributes:
-        seq: what was asked for.
-        length: how many events the log has, as far as it was read.
+        seq: what was asked for; the seq of an event is an int >= 0.
+        length: how many events the log has, or None where it was not read to say so.
     """
 
-    def __init__(self, seq: object, length: int) -> None:
+    def __init__(self, seq: object, length: int | None) -> None:
         self.seq = seq
         self.length = length
-        super().__init__(f"no event at seq {seq!r}; this log has {length} events")
+        has = "a seq is an int >= 0" if length is None else f"this log has {length} events"
+        super().__init__(f"no event at seq {seq!r}; {has}")
+
+
+class InvalidOptionError(SessionError, ValueError):
+    """An option is none of those that there are.
+
+    Attributes:
+        option: its name.
+        value: what was given.
+    """
+
+    def __init__(self, option: str, value: object, right: str) -> None:
+        self.option = option
+        self.value = value
+        super().__init__(f"{option} is {value!r}; it is {right}")
 
 
 class SessionExistsError(SessionError, ValueError):

@@ -52,12 +52,14 @@ class JsonlReader:
         source: the file's name, or ``"<stream>"``.
         header: the session's header, read on opening.
         bytes_read: how much of the source was read, as it is stored there.
+        line: where the newest record stands, counted from 1.
         close: closes the file that was opened, if one was.
     """
 
     def __init__(self, source: str, blocks: Iterable[bytes], close: Callable[[], object], *, is_lenient: bool) -> None:
         self.source = source
         self.bytes_read = 0
+        self.line = 1
         self.close = close
         self._is_lenient = is_lenient
         self._damage: list[Damage] = []
@@ -158,6 +160,7 @@ class JsonlReader:
     ) -> Iterator[tuple[int, dict[str, Any], list[SessionEvent]]]:
         """Give each object with its line and the events that it stands for, none when it is malformed."""
         for number, obj in objects:
+            self.line = number
             if obj.get("type") == "session" and "seq" not in obj:
                 if obj.get("id") == self.header.id:
                     self._note(number, "second-header", "the session's header once more; dropped")

@@ -63,7 +63,9 @@ def event_state(event: SessionEvent) -> bytes:
 def event_from_state(session_id: str, seq: int, topic: str, state: bytes) -> SessionEvent:
     """Read back what `event_state` wrote, without decoding the data."""
     marker_name, _, event_type = topic.partition(":")
-    cut = state.index(_DATA_KEY)
+    cut = state.find(_DATA_KEY)
+    if cut < 0:
+        raise ValueError("its state is that of no event")
     head = _decode_head(state[:cut] + b"}")
     marker: Any = None
     match marker_name:

@@ -14,8 +14,10 @@ from dsh_session import lossless_json
 from dsh_session.database import open_application
 from dsh_session.errors import (
     ConflictError,
+    EventNotFoundError,
     InvalidEventError,
     InvalidHeaderError,
+    InvalidOptionError,
     OpenTurnError,
     RebaseError,
     SessionExistsError,
@@ -226,6 +228,8 @@ class SessionStore:
             SessionNotFoundError: the session is not in this store.
             StoreError: the database cannot do it.
         """
+        if on_conflict not in ("raise", "rebase"):
+            raise InvalidOptionError("on_conflict", on_conflict, "'raise' or 'rebase'")
         for _ in range(REBASE_ATTEMPTS if on_conflict == "rebase" else 0):
             try:
                 return self._save_pending(session)
@@ -271,14 +275,14 @@ class SessionStore:
 
         Raises:
             OpenTurnError: the prefix ends inside a turn.
-            IndexError: the parent has no event ``at``.
+            EventNotFoundError: the parent has no event ``at``; it is an IndexError.
             SessionNotFoundError, SessionExistsError, DamagedStoreError, StoreError: as `load` and `create`.
         """
         parent = self.header(session_id)
         log = self.log(session_id)
         length = len(log)
-        if at is not None and not 0 <= at < length:
-            raise IndexError(f"no event {at!r} to fork session {session_id!r} at; its log has {length} events")
+        if at is not None and (type(at) is not int or not 0 <= at < length):
+            raise EventNotFoundError(at, length)
         seed_length = length if at is None else at + 1
         header = attrs.evolve(
             parent,
