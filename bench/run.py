@@ -240,7 +240,10 @@ def main() -> None:
         rows = [
             *replacement_rows(),
             *append_rows(100_000),
-            *(Row(what, "", "", f"{ratio:.2f}", "≤ 3") for what, ratio in compaction_rows()),
+            *(
+                Row(what, "", "", f"{ratio:.2f}", "≤ 3" * (not place))
+                for place, (what, ratio) in enumerate(compaction_rows())
+            ),
             *save_rows(folder, 100_000),
             *long_rows(folder, options.events),
         ]
