@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from dsh_session.tracking import Tracker
     from dsh_session.watch import Watch
 
-SNAPSHOT_EVERY: Final = 1000
+SNAPSHOT_EVERY: Final = 250
 """A snapshot is taken when this many events, and as many as the surface has nodes, were saved since the last."""
 
 REBASE_ATTEMPTS: Final = 100
