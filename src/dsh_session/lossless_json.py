@@ -10,13 +10,11 @@ from __future__ import annotations
 import json
 import re
 from math import isfinite
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn
 
 import msgspec
 
 from dsh_session.errors import NotJSONError
-
-JSONValue: TypeAlias = "bool | int | float | str | list[JSONValue] | dict[str, JSONValue] | None"
 
 MAX_DEPTH = 256
 """How many containers may stand inside one another."""
