@@ -63,7 +63,6 @@ from dsh_session.message import (
     TurnData,
     UserMessage,
     assistant_message,
-    check_data,
     derive_message,
     message_of,
     tool_calls_of,
@@ -75,6 +74,7 @@ from dsh_session.repair import interrupted_turn_closers
 from dsh_session.salvage import Damage
 from dsh_session.sendable import Base64Image, ImageBlock, UnsupportedBlockError, UnsupportedHeaderError, UrlImage
 from dsh_session.session import Session
+from dsh_session.shapes import check_data
 from dsh_session.store import SessionStore
 from dsh_session.surface import Surface, SurfaceFold, fold_surface
 from dsh_session.text_index import PlaintextIndexError, TextIndex

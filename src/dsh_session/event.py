@@ -94,7 +94,7 @@ class SessionEvent(msgspec.Struct, frozen=True, gc=False):
         """Make an event from the JSON shape of a log line.
 
         The envelope is checked: its keys, and the shape of each value by itself. Whether the event fits a surface is
-        the fold's question, and whether it holds a proper message is `dsh_session.check_message`'s.
+        the fold's question, and whether it holds a proper message is `dsh_session.check_data`'s.
 
         Args:
             obj: a dict with ``type``, ``seq``, ``time`` and ``data``, and optionally ``surfaceOp``,

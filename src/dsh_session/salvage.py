@@ -18,7 +18,7 @@ import msgspec
 from dsh_session import lossless_json
 from dsh_session.errors import InvalidEventError, NotJSONError
 from dsh_session.event import Replace, SessionEvent
-from dsh_session.message import check_data
+from dsh_session.shapes import check_data
 from dsh_session.surface import Surface
 
 if TYPE_CHECKING:

@@ -19,8 +19,9 @@ from dsh_session.event import (
     checked_type,
     encoded_under,
 )
-from dsh_session.message import check_data, derive_message
+from dsh_session.message import derive_message
 from dsh_session.repair import TURN_EVENT_TYPES, OpenTurn
+from dsh_session.shapes import check_data
 from dsh_session.surface import Surface
 
 if TYPE_CHECKING:
