@@ -123,7 +123,7 @@ def test_a_row_that_cannot_be_read_names_its_event(mapper: SessionMapper, versio
     # then
     assert ("s", version - 1 if version else None) == (caught.value.session_id, caught.value.seq)
     assert isinstance(caught.value, StoreError)
-    assert "session 's', " + (f"event at seq {version - 1}" if version else "header") in str(caught.value)
+    assert "session 's'" + (f", event at seq {version - 1}: " if version else ": its header: ") in str(caught.value)
 
 
 def test_the_library_reads_the_rows_that_it_is_asked_for_by_topic(store: SessionStore) -> None:

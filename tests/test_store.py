@@ -676,8 +676,7 @@ def test_a_fork_is_the_prefix(store: SessionStore, events: list[SessionEvent]) -
             assert before == newest_row(store)
             continue
         # when
-        with patch("dsh_session.store.BATCH", 3):
-            child = store.fork(parent.id, at)
+        child = store.fork(parent.id, at)
         # then
         *inherited, last = store.log(child.id)
         assert owned(prefix, child.id) == inherited
@@ -709,6 +708,22 @@ def test_a_fork_at_no_event_is_refused(store: SessionStore, at: Any) -> None:
     # when
     with pytest.raises(EventNotFoundError, match="no event at seq"):
         store.fork("s", at)
+    # then
+    assert before == dump(store)
+
+
+@pytest.mark.parametrize("store", ["sqlite", "postgres"], indirect=True)
+def test_a_log_with_a_hole_is_not_forked(store: SessionStore) -> None:
+    """A child of a log whose rows somebody took away is refused, and nothing of it is kept."""
+    # given
+    worked(store)
+    recorder: Any = store._recorder
+    with recorder.datastore.transaction(commit=True) as cursor:
+        cursor.execute(f"DELETE FROM {recorder.events_table_name} WHERE originator_version = 3")  # noqa: S608 - ours
+    before = dump(store)
+    # when
+    with pytest.raises(DamagedStoreError, match="session 's': of its first 9 events only 8 are there"):
+        store.fork("s")
     # then
     assert before == dump(store)
 

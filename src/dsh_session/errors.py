@@ -184,18 +184,18 @@ class StoreFormatError(StoreError):
 
 
 class DamagedStoreError(StoreError):
-    """A stored record cannot be read: it is damaged, or enciphered with another key.
+    """A stored record is missing or cannot be read: it is damaged, or enciphered with another key.
 
     Attributes:
         session_id: the session that it belongs to.
-        seq: the event's seq, or None for the header or a snapshot.
+        seq: the event's seq, or None where it is no single event.
     """
 
     def __init__(self, reason: str, *, session_id: str, seq: int | None) -> None:
         self.session_id = session_id
         self.seq = seq
-        record = "header" if seq is None else f"event at seq {seq}"
-        super().__init__(f"session {session_id!r}, {record}: {reason}")
+        record = "" if seq is None else f", event at seq {seq}"
+        super().__init__(f"session {session_id!r}{record}: {reason}")
 
 
 def format_path(path: Sequence[str | int]) -> str:

@@ -25,7 +25,7 @@ from psycopg.rows import DictRow, dict_row, tuple_row
 from psycopg.sql import SQL, Identifier, Literal
 
 from dsh_session.errors import StoreError, StoreFormatError
-from dsh_session.recorder import SCHEMA_VERSION
+from dsh_session.recorder import SCHEMA_VERSION, check_copied
 from dsh_session.text_index import SQLTextIndex, postgres_dialect
 from dsh_session.tracking import SQLTracker
 
@@ -152,7 +152,13 @@ class ColumnsRecorder(PostgresAggregateRecorder):
 
     def _insert_stored_events(self, curs: Cursor[DictRow], stored_events: Sequence[StoredEvent], **_: Any) -> None:
         curs.execute(
-            self.insert_events_statement, ([event.originator_id for event in stored_events], *_columns(stored_events))
+            self.insert_events_statement,
+            (
+                [event.originator_id for event in stored_events],
+                [event.originator_version for event in stored_events],
+                [event.topic for event in stored_events],
+                [event.state for event in stored_events],
+            ),
         )
 
 
@@ -180,6 +186,7 @@ class PostgresRecorder(PostgresApplicationRecorder, ColumnsRecorder):
         )
         self._insert_batch = self._sql(_INSERT, incoming=SQL(_ARRAYS))
         self._insert_copied = self._sql(_INSERT, incoming=SQL("pg_temp.incoming"))
+        self._insert_inherited = self._sql(_INSERT_INHERITED)
 
     def create_table(self) -> None:
         """Make the tables in a new database, and refuse a table that is something else's or a newer library's."""
@@ -194,29 +201,33 @@ class PostgresRecorder(PostgresApplicationRecorder, ColumnsRecorder):
                 for statement in _CREATE_TABLES:
                     cursor.execute(self._sql(statement, comment=Literal(f"{_COMMENT}{SCHEMA_VERSION}")))
 
-    def insert_after(self, originator_id: str, stored_events: Iterable[StoredEvent], after: int) -> int:
-        """Insert events behind version ``after``.
+    def insert_after(self, originator_id: str, rows: Iterable[Row], after: int) -> None:
+        """Insert rows behind version ``after``.
 
         They go in one statement. More than a batch are copied to a temporary table as they are drawn, and from there
-        at once: other writers wait for the database only, and never for where the events come from.
+        at once: other writers wait for the database only, and never for where the rows come from.
         """
-        events = iter(stored_events)
-        batch, is_all = _batch(events)
-        parameters: dict[str, Any] = {"id": originator_id, "after": after}
+        drawn = iter(rows)
+        batch, is_all = _batch(drawn)
         with self.datastore.transaction(commit=True) as cursor:
-            if is_all:
-                drawn = len(batch)
-                parameters |= zip(("versions", "topics", "states"), _columns(batch), strict=True)
-            else:
-                drawn = _copy(cursor, chain(batch, events))
+            count = len(batch) if is_all else _copy(cursor, chain(batch, drawn))
             cursor.execute(self._lock_and_notify)
-            try:
-                cursor.execute(self._insert_batch if is_all else self._insert_copied, parameters)
-            except ProgramLimitExceeded as error:
-                raise DataError(f"an id of {len(originator_id)} characters is too long for PostgreSQL") from error
-            if cursor.rowcount != drawn:
+            if is_all:
+                self._insert(cursor, originator_id, batch, after)
+            else:
+                with _refused_ids(originator_id):
+                    cursor.execute(self._insert_copied, {"id": originator_id, "after": after})
+            if cursor.rowcount != count:
                 raise IntegrityError(f"no version {after} to follow")
-        return drawn
+
+    def insert_fork(self, originator_id: str, parent_id: str, length: int, rows: Sequence[Row]) -> None:
+        """Insert a new originator that begins as a parent does."""
+        with self.datastore.transaction(commit=True) as cursor:
+            cursor.execute(self._lock_and_notify)
+            self._insert(cursor, originator_id, rows[:1], -1)
+            cursor.execute(self._insert_inherited, {"id": originator_id, "parent": parent_id, "length": length})
+            check_copied(cursor.rowcount, length, parent_id)
+            self._insert(cursor, originator_id, rows[1:], length)
 
     def select_rows(self, originator_id: str, start: int, stop: int, *, desc: bool, limit: int) -> list[Row]:
         """Return the rows with versions from ``start`` to below ``stop``."""
@@ -274,6 +285,12 @@ class PostgresRecorder(PostgresApplicationRecorder, ColumnsRecorder):
             finally:
                 connection.close()
 
+    def _insert(self, cursor: Cursor[DictRow], originator_id: str, rows: Sequence[Row], after: int) -> None:
+        versions, topics, states = map(list, zip(*rows, strict=True))
+        parameters = {"id": originator_id, "after": after, "versions": versions, "topics": topics, "states": states}
+        with _refused_ids(originator_id):
+            cursor.execute(self._insert_batch, parameters)
+
     def _sql(self, statement: LiteralString, **parts: Composable) -> Composed:
         return SQL(statement).format(**self._names, **parts)
 
@@ -292,11 +309,6 @@ class PostgresRecorder(PostgresApplicationRecorder, ColumnsRecorder):
             raise StoreFormatError(
                 f"the database is of schema version {version[1]}; this library knows {SCHEMA_VERSION} and below"
             )
-
-
-def _columns(events: Sequence[StoredEvent]) -> tuple[list[int], list[str], list[bytes]]:
-    versions = [event.originator_version for event in events]
-    return versions, [event.topic for event in events], [event.state for event in events]
 
 
 class PostgresWatch:
@@ -346,25 +358,33 @@ def _limit(limit: int) -> int | None:
     return limit if limit >= 0 else None
 
 
-def _batch(events: Iterator[StoredEvent]) -> tuple[list[StoredEvent], bool]:
-    """Draw events until a batch is full, and say whether they were all."""
-    batch: list[StoredEvent] = []
+@contextmanager
+def _refused_ids(originator_id: str) -> Iterator[None]:
+    try:
+        yield
+    except ProgramLimitExceeded as error:
+        raise DataError(f"an id of {len(originator_id)} characters is too long for PostgreSQL") from error
+
+
+def _batch(rows: Iterator[Row]) -> tuple[list[Row], bool]:
+    """Draw rows until a batch is full, and say whether they were all."""
+    batch: list[Row] = []
     size = 0
-    for event in events:
-        batch.append(event)
-        size += len(event.state)
+    for row in rows:
+        batch.append(row)
+        size += len(row[2])
         if len(batch) == _BATCH_EVENTS or size >= _BATCH_BYTES:
             return batch, False
     return batch, True
 
 
-def _copy(cursor: Cursor[DictRow], events: Iterable[StoredEvent]) -> int:
-    """Copy events to a temporary table, and say how many they were."""
+def _copy(cursor: Cursor[DictRow], rows: Iterable[Row]) -> int:
+    """Copy rows to a temporary table, and say how many they were."""
     cursor.execute("CREATE TEMPORARY TABLE incoming (version bigint, topic text, state bytea) ON COMMIT DROP")
     with cursor.copy("COPY pg_temp.incoming FROM STDIN (FORMAT BINARY)") as copy:
         copy.set_types(("int8", "text", "bytea"))
-        for event in events:
-            copy.write_row((event.originator_version, event.topic, event.state))
+        for row in rows:
+            copy.write_row(row)
     return cursor.rowcount
 
 
@@ -391,6 +411,11 @@ _INSERT: Final = (
     " SELECT %(id)s::text, version, topic, state FROM {incoming} AS incoming (version, topic, state)"
     " WHERE %(after)s < 0 OR EXISTS"
     " (SELECT FROM {events} WHERE originator_id = %(id)s::text AND originator_version = %(after)s)"
+)
+_INSERT_INHERITED: Final = (
+    "INSERT INTO {events} (originator_id, originator_version, topic, state)"
+    " SELECT %(id)s::text, originator_version, topic, state FROM {events}"
+    " WHERE originator_id = %(parent)s AND originator_version BETWEEN 1 AND %(length)s ORDER BY originator_version"
 )
 _ARRAYS: Final = "unnest(%(versions)b::bigint[], %(topics)b::text[], %(states)b::bytea[])"
 _ROW: Final = SQL("originator_version, topic, state")

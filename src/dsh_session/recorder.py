@@ -11,18 +11,16 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 from eventsourcing.domain import EventSourcingError
-from eventsourcing.persistence import IntegrityError, OperationalError
+from eventsourcing.persistence import IntegrityError, OperationalError, StoredEvent
 from eventsourcing.popo import POPOApplicationRecorder
 from eventsourcing.sqlite import SQLITE3_DEFAULT_LOCK_TIMEOUT, SQLiteApplicationRecorder
 
-from dsh_session.errors import StoreError, StoreFormatError, StoreUnavailableError
+from dsh_session.errors import DamagedStoreError, StoreError, StoreFormatError, StoreUnavailableError
 from dsh_session.text_index import MemoryTextIndex, SQLTextIndex, sqlite_dialect
 from dsh_session.tracking import MemoryTracker, SQLTracker
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from eventsourcing.persistence import StoredEvent
 
     from dsh_session.text_index import TextIndex
     from dsh_session.tracking import Guard, Tracker
@@ -45,17 +43,29 @@ class SessionRecorder(Protocol):
         """Make the tables that are missing."""
         ...
 
-    def insert_after(self, originator_id: str, stored_events: Iterable[StoredEvent], after: int) -> int:
-        """Insert events behind version ``after`` of one originator, in one transaction.
+    def insert_after(self, originator_id: str, rows: Iterable[Row], after: int) -> None:
+        """Insert rows behind version ``after`` of one originator, in one transaction.
 
-        The events are drawn from the iterable inside the transaction: a long log needs no memory, and an error of the
+        The rows are drawn from the iterable inside the transaction: a long log needs no memory, and an error of the
         iterable undoes all of it. ``after`` is -1 for a new originator.
-
-        Returns:
-            How many were inserted.
 
         Raises:
             IntegrityError: a version is taken, or the version ``after`` is not there.
+        """
+        ...
+
+    def insert_fork(self, originator_id: str, parent_id: str, length: int, rows: Sequence[Row]) -> None:
+        """Insert a new originator, in one transaction: version 0, those of a parent up to ``length``, and one more.
+
+        Args:
+            originator_id: the new one.
+            parent_id: whose versions 1 to ``length`` are copied, in the database.
+            length: how many they are.
+            rows: those with the versions 0 and ``length`` + 1.
+
+        Raises:
+            IntegrityError: a version is taken.
+            DamagedStoreError: the parent lacks one of the versions.
         """
         ...
 
@@ -105,14 +115,20 @@ class MemoryRecorder(POPOApplicationRecorder):
     def create_table(self) -> None:
         """Do nothing: there is no table."""
 
-    def insert_after(self, originator_id: str, stored_events: Iterable[StoredEvent], after: int) -> int:
-        """Insert events behind version ``after``."""
-        drawn = list(stored_events)
+    def insert_after(self, originator_id: str, rows: Iterable[Row], after: int) -> None:
+        """Insert rows behind version ``after``."""
+        drawn = [StoredEvent(originator_id, *row) for row in rows]
         with self._database_lock:
             if after >= 0 and after not in self._versions(originator_id):
                 raise IntegrityError(f"no version {after} to follow")
             self.insert_events(drawn)
-        return len(drawn)
+
+    def insert_fork(self, originator_id: str, parent_id: str, length: int, rows: Sequence[Row]) -> None:
+        """Insert a new originator that begins as a parent does."""
+        with self._database_lock:
+            copied = self.select_rows(parent_id, 1, length + 1, desc=False, limit=-1)
+            check_copied(len(copied), length, parent_id)
+            self.insert_after(originator_id, [rows[0], *copied, *rows[1:]], after=-1)
 
     def select_rows(self, originator_id: str, start: int, stop: int, *, desc: bool, limit: int) -> list[Row]:
         """Return the rows with versions from ``start`` to below ``stop``."""
@@ -215,13 +231,10 @@ class SQLiteRecorder(SQLiteApplicationRecorder):
                 else:
                     return
 
-    def insert_after(self, originator_id: str, stored_events: Iterable[StoredEvent], after: int) -> int:
-        """Insert events behind version ``after``."""
+    def insert_after(self, originator_id: str, rows: Iterable[Row], after: int) -> None:
+        """Insert rows behind version ``after``."""
         with self.datastore.transaction(commit=True) as cursor:
-            raw = cursor.sqlite_cursor
-            rows = ((s.originator_id, s.originator_version, s.topic, s.state) for s in stored_events)
-            raw.executemany(self.insert_events_statement, rows)
-            inserted = raw.rowcount
+            cursor.sqlite_cursor.executemany(self.insert_events_statement, map((originator_id,).__add__, rows))
             if after >= 0:
                 cursor.execute(
                     f"SELECT 1 FROM {self.events_table_name} WHERE originator_id=? AND originator_version=?",
@@ -229,7 +242,21 @@ class SQLiteRecorder(SQLiteApplicationRecorder):
                 )
                 if cursor.fetchone() is None:
                     raise IntegrityError(f"no version {after} to follow")
-        return inserted
+
+    def insert_fork(self, originator_id: str, parent_id: str, length: int, rows: Sequence[Row]) -> None:
+        """Insert a new originator that begins as a parent does."""
+        first, *last = [(originator_id, *row) for row in rows]
+        table = self.events_table_name
+        with self.datastore.transaction(commit=True) as cursor:
+            raw = cursor.sqlite_cursor
+            raw.execute(self.insert_events_statement, first)
+            raw.execute(
+                f"INSERT INTO {table} SELECT ?, originator_version, topic, state FROM {table}"
+                " WHERE originator_id=? AND originator_version BETWEEN 1 AND ? ORDER BY originator_version",
+                (originator_id, parent_id, length),
+            )
+            check_copied(raw.rowcount, length, parent_id)
+            raw.executemany(self.insert_events_statement, last)
 
     def select_rows(self, originator_id: str, start: int, stop: int, *, desc: bool, limit: int) -> list[Row]:
         """Return the rows with versions from ``start`` to below ``stop``."""
@@ -306,6 +333,13 @@ _FURTHER_TABLES: Final = (
     "tracked_positions (name TEXT PRIMARY KEY, version INTEGER NOT NULL, position INTEGER NOT NULL)",
     "tracked_states (name TEXT, session_id TEXT, state BLOB NOT NULL, PRIMARY KEY (name, session_id))",
 )
+
+
+def check_copied(copied: int, length: int, parent_id: str) -> None:
+    """Refuse a copy of a log that has holes."""
+    if copied != length:
+        reason = f"of its first {length} events only {copied} are there"
+        raise DamagedStoreError(reason, session_id=parent_id, seq=None)
 
 
 @contextmanager

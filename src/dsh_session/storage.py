@@ -46,12 +46,12 @@ _DATA_KEY: Final = b',"data":'
 
 def event_state(event: SessionEvent) -> bytes:
     """Write what the topic and the version do not say of an event, its data last."""
+    marker = event.surface_op
+    if type(marker) is not Replace and event.source_event_seqs is None and not event.ignorable:
+        return b'{"time":%d,"data":%b}' % (event.time, event.encoded_data)
     parts = [b'{"time":%d' % event.time]
-    match event.surface_op:
-        case Replace(start, end):
-            parts.append(b',"start":%d,"end":%d' % (start, end))
-        case _:
-            pass
+    if isinstance(marker, Replace):
+        parts.append(b',"start":%d,"end":%d' % (marker.start, marker.end))
     if event.source_event_seqs is not None:
         parts.append(b',"sources":' + _encode(event.source_event_seqs))
     if event.ignorable:
@@ -87,18 +87,16 @@ class SessionMapper(Mapper[str]):
     The library's own mapper would import whatever module a row names.
     """
 
-    def to_stored_event(self, domain_event: Any) -> StoredEvent:
-        """Write a `SessionEvent` or a `SessionHeader`."""
+    def to_row(self, domain_event: SessionEvent | SessionHeader) -> Row:
+        """Write a `SessionEvent` or a `SessionHeader`, less the session's id."""
         if type(domain_event) is SessionEvent:
-            return StoredEvent(
-                domain_event.session_id,
-                domain_event.seq + 1,
-                topic_of(domain_event),
-                self.seal(event_state(domain_event)),
-            )
-        return StoredEvent(
-            domain_event.id, HEADER_VERSION, HEADER_TOPIC, self.seal(lossless_json.encode(domain_event.to_wire()))
-        )
+            return domain_event.seq + 1, topic_of(domain_event), self.seal(event_state(domain_event))
+        return HEADER_VERSION, HEADER_TOPIC, self.seal(lossless_json.encode(domain_event.to_wire()))
+
+    def to_stored_event(self, domain_event: Any) -> StoredEvent:
+        """Write a `SessionEvent` or a `SessionHeader` with its id, as the library's own contract has it."""
+        is_event = isinstance(domain_event, SessionEvent)
+        return StoredEvent(domain_event.session_id if is_event else domain_event.id, *self.to_row(domain_event))
 
     def to_domain_event(self, stored_event: StoredEvent) -> Any:
         """Read a `SessionEvent` or a `SessionHeader`.
@@ -119,9 +117,8 @@ class SessionMapper(Mapper[str]):
                 return SessionHeader.from_wire(lossless_json.decode(opened))
             return event_from_state(session_id, version - 1, topic, opened)
         except (ValueError, TypeError) as error:
-            raise DamagedStoreError(
-                str(error), session_id=session_id, seq=None if is_header else version - 1
-            ) from error
+            reason, seq = (f"its header: {error}", None) if is_header else (str(error), version - 1)
+            raise DamagedStoreError(reason, session_id=session_id, seq=seq) from error
 
     def seal(self, state: bytes) -> bytes:
         """Compress and encipher, where the store is set up to."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 from uuid import uuid4
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from dsh_session.database import SessionApplication
-    from dsh_session.recorder import SessionRecorder
+    from dsh_session.recorder import Row, SessionRecorder
     from dsh_session.storage import SessionMapper
     from dsh_session.text_index import TextIndex
     from dsh_session.tracking import Tracker
@@ -135,7 +136,8 @@ class SessionStore:
             delegation_depth=delegation_depth,
             agent_preset=agent_preset,
         )
-        self._insert_new(header, ())
+        with self._inserting(header) as first:
+            self._recorder.insert_after(header.id, (first,), after=-1)
         return Session(header, clock=self._clock)
 
     def import_log(self, header: SessionHeader, events: Iterable[SessionEvent]) -> int:
@@ -155,16 +157,18 @@ class SessionStore:
         """
         session = Session(header, clock=self._clock)
 
-        def received() -> Iterator[StoredEvent]:
+        def received(first: Row) -> Iterator[Row]:
+            yield first
             for event in events:
                 session.receive(event)
                 (taken,) = session.pending
-                yield self._mapper.to_stored_event(taken)
+                yield self._mapper.to_row(taken)
                 session.forget_pending(1)
                 if taken.seq in session.surface:
                     session.surface.thin(taken.seq)
 
-        self._insert_new(header, received())
+        with self._inserting(header) as first:
+            self._recorder.insert_after(header.id, received(first), after=-1)
         self._take_snapshot(session)
         return session.next_seq
 
@@ -298,18 +302,9 @@ class SessionStore:
                 f"seq {seed_length - 1} lies inside turn {child.open_turn.turn}; fork where no turn is open",
                 seq=seed_length - 1,
             )
-        child.append("session/end-seed", {})
-
-        stored = self._stored(session_id)
-
-        def inherited() -> Iterator[StoredEvent]:
-            for start in range(1, seed_length + 1, BATCH):
-                stop = min(start + BATCH, seed_length + 1)
-                for version, topic, state in stored.rows(start, stop):
-                    yield StoredEvent(header.id, version, topic, state)
-            yield from map(self._mapper.to_stored_event, child.pending)
-
-        self._insert_new(header, inherited())
+        last = self._mapper.to_row(child.append("session/end-seed", {}))
+        with self._inserting(header) as first:
+            self._recorder.insert_fork(header.id, session_id, seed_length, (first, last))
         child.surface.fetch = self.log(header.id).events_at
         child.forget_pending(1)
         self._take_snapshot(child)
@@ -404,19 +399,16 @@ class SessionStore:
             raise SessionNotFoundError(session_id)
         return StoredLog(session_id, self._recorder, self._mapper, self._where)
 
-    def _insert_new(self, header: SessionHeader, stored_events: Iterable[StoredEvent]) -> None:
+    @contextmanager
+    def _inserting(self, header: SessionHeader) -> Iterator[Row]:
+        """Give the first row of a new session, which is inserted within."""
         if not _is_storable(header.id):
             raise InvalidHeaderError(
                 f"session header: id {header.id!r}; a store keeps ids without surrogates and without NUL"
             )
-
-        def all_of_it() -> Iterator[StoredEvent]:
-            yield self._mapper.to_stored_event(header)
-            yield from stored_events
-
         try:
             with typed_errors(self._where):
-                self._recorder.insert_after(header.id, all_of_it(), after=-1)
+                yield self._mapper.to_row(header)
         except IntegrityError:
             raise SessionExistsError(header.id) from None
         self._bell.ring()
@@ -431,7 +423,7 @@ class SessionStore:
         session.unanswered = len(pending)
         try:
             with typed_errors(self._where):
-                self._recorder.insert_after(session.id, map(self._mapper.to_stored_event, pending), after=first)
+                self._recorder.insert_after(session.id, map(self._mapper.to_row, pending), after=first)
         except IntegrityError:
             session.unanswered = 0
             self.header(session.id)
