@@ -248,6 +248,7 @@ class Session:
         if end == self.next_seq:
             return
         turn_seqs: list[int] = []
+        step_seqs: list[int] = []
         request_seqs: dict[str, int] = {}
         compaction = self.open_compaction
         for batch in log.topics(self.next_seq, end, _FOLLOWED_TOPICS):
@@ -260,9 +261,13 @@ class Session:
                 if marker_name != "log":
                     self.surface.follow(seq, markers.get(seq) or APPEND)
                 if kind == "turn/end":
-                    turn_seqs = [seq]
-                elif kind in TURN_EVENT_TYPES:
+                    turn_seqs, step_seqs = [seq], []
+                elif kind == "turn/start":
                     turn_seqs.append(seq)
+                elif kind == "step/end":
+                    step_seqs = [seq]
+                elif kind in TURN_EVENT_TYPES:
+                    step_seqs.append(seq)
                 elif kind in REQUEST_TYPES:
                     request_seqs[kind] = seq
                 elif kind in COMPACTION_STARTS:
@@ -270,7 +275,7 @@ class Session:
                 elif kind in COMPACTION_ENDS:
                     compaction = None
         self.surface.skip_to(end)
-        for event in log.events_at(turn_seqs):
+        for event in log.events_at(turn_seqs + step_seqs):
             self.open_turn.apply(event.type, event.seq, event.data)
         self._requests |= {event.type: event for event in log.events_at(request_seqs.values())}
         self._read_compaction_start(compaction, log.events_at)
