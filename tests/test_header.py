@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -142,13 +143,25 @@ def test_a_header_never_changes() -> None:
 
 
 def test_a_header_is_a_copy() -> None:
-    """Changing what a header was made from changes no header."""
+    """Changing what a header was made from, or what it shows, changes no header."""
     origin = {"by": ["somebody"]}
     header = SessionHeader(id="s", created_at=0, origin=origin)
 
     origin["by"].append("somebody else")
+    header.origin["by"].append("a third")
+    header.to_wire()["origin"].clear()
 
     assert header.origin == {"by": ["somebody"]}
+
+
+def test_a_header_evolves() -> None:
+    """A header that is made from another by `attrs.evolve` has everything else of it, and shows it."""
+    header = SessionHeader(id="s", created_at=0, origin={"by": ["somebody"]}, agent_preset="p")
+
+    evolved = attrs.evolve(header, id="t")
+
+    assert evolved == SessionHeader(id="t", created_at=0, origin={"by": ["somebody"]}, agent_preset="p")
+    assert "origin={'by': ['somebody']}" in repr(evolved)
 
 
 def test_a_header_too_deep_for_its_line_is_refused() -> None:

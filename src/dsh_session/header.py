@@ -15,20 +15,29 @@ FORMAT_VERSION: Final = 0
 """The version of the log format that this library reads and writes."""
 
 
-def _copied(key: str, value: Any) -> Any:
-    """Copy a JSON value, so that nobody changes a header through the object that it was made from."""
+class _Encoded(bytes):
+    """A JSON value as text, out of reach of references. `attrs.evolve` passes it from one header to the next."""
+
+
+def _encoded(key: str, value: Any) -> _Encoded:
+    if type(value) is _Encoded:
+        return value
     try:
-        return lossless_json.decode(encoded_under(value, key))
+        return _Encoded(encoded_under(value, key))
     except NotJSONError as error:
         raise InvalidHeaderError(f"session header: {error}") from None
 
 
-def _copied_origin(value: Any) -> Any:
-    return _copied("origin", value)
+def _encoded_origin(value: Any) -> _Encoded:
+    return _encoded("origin", value)
 
 
-def _copied_agent_preset(value: Any) -> Any:
-    return _copied("agentPreset", value)
+def _encoded_agent_preset(value: Any) -> _Encoded:
+    return _encoded("agentPreset", value)
+
+
+def _shown(value: _Encoded) -> str:
+    return repr(lossless_json.decode(value))
 
 
 @attrs.frozen(kw_only=True)
@@ -41,9 +50,7 @@ class SessionHeader:
         cwd: the absolute path that the agent works in.
         parent_session: the id of the session that this one was forked from.
         seed_length: how many events it has from there, an int >= 0.
-        origin: what made the session, a JSON value.
         delegation_depth: how many agents stand above this one, an int >= 0.
-        agent_preset: what the agent was set up as, a JSON value.
 
     Raises:
         InvalidHeaderError: an attribute is something else.
@@ -54,9 +61,11 @@ class SessionHeader:
     cwd: str | None = None
     parent_session: str | None = None
     seed_length: int | None = None
-    origin: Any = attrs.field(default=None, converter=_copied_origin)
+    _origin: Any = attrs.field(default=None, converter=_encoded_origin, eq=lossless_json.decode, repr=_shown)
     delegation_depth: int | None = None
-    agent_preset: Any = attrs.field(default=None, converter=_copied_agent_preset)
+    _agent_preset: Any = attrs.field(
+        default=None, converter=_encoded_agent_preset, eq=lossless_json.decode, repr=_shown
+    )
 
     def __attrs_post_init__(self) -> None:
         _require(_is_name(self.id), "id", self.id, "a non-empty str")
@@ -74,6 +83,16 @@ class SessionHeader:
             lossless_json.encode(self.to_wire())
         except NotJSONError as error:
             raise InvalidHeaderError(f"session header: {error}") from None
+
+    @property
+    def origin(self) -> Any:
+        """What made the session, a JSON value of the caller's own, or None."""
+        return lossless_json.decode(self._origin)
+
+    @property
+    def agent_preset(self) -> Any:
+        """What the agent was set up as, a JSON value of the caller's own, or None."""
+        return lossless_json.decode(self._agent_preset)
 
     @classmethod
     def from_wire(cls, obj: Any) -> SessionHeader:
