@@ -205,6 +205,32 @@ def test_a_load_only_looks(store: SessionStore) -> None:
     assert session.state() == loaded.state()
 
 
+def test_a_store_that_is_closed_serves_nobody(store: SessionStore) -> None:
+    """After its close a store refuses to work, and what a session has pending is kept; to close again is to close."""
+    # given
+    session = worked(store)
+    say(session, "late")
+    log = store.log("s")
+    # when
+    store.close()
+    store.close()
+    # then
+    refused: list[Callable[[], object]] = [
+        lambda: store.save(session),
+        lambda: store.load("s"),
+        store.create,
+        lambda: store.fork("s"),
+        lambda: len(log),
+        lambda: [*store.sessions()],
+        lambda: store.notifications(0, 1),
+        store.watch,
+    ]
+    for ask in refused:
+        with pytest.raises(StoreError, match="the store is closed"):
+            ask()
+    assert len(session.pending) == 1
+
+
 def test_a_session_of_another_store_is_not_saved(store: SessionStore) -> None:
     """A session that the store does not have is not found; its pending events are kept, and nothing is written."""
     # given

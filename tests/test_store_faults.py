@@ -328,7 +328,7 @@ def test_a_store_that_is_closed_says_so(path: Path) -> None:
         store.close()
         say(session, "late")
         # when
-        with pytest.raises(StoreError, match=f"^{re.escape(str(path))}: ConnectionPoolClosedError"):
+        with pytest.raises(StoreError, match=f"^{re.escape(str(path))}: the store is closed"):
             store.save(session)
     # then
     with open_store(path) as store:

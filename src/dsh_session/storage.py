@@ -18,12 +18,12 @@ from dsh_session import lossless_json
 from dsh_session.errors import DamagedStoreError
 from dsh_session.event import APPEND, Replace, SessionEvent, topic_of
 from dsh_session.header import SessionHeader
-from dsh_session.recorder import typed_errors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dsh_session.recorder import Row, SessionRecorder
+    from dsh_session.tracking import Guard
 
 HEADER_TOPIC: Final = "session"
 HEADER_VERSION: Final = 0
@@ -148,17 +148,17 @@ class StoredLog:
         session_id: the session.
         recorder: what keeps the rows.
         mapper: what reads them.
-        where: the database, for the errors that it raises.
+        guard: entered around each read, for the errors that it raises.
     """
 
     session_id: str
     recorder: SessionRecorder
     mapper: SessionMapper
-    where: str
+    guard: Guard
 
     def length(self) -> int:
         """Return how many events the log has now."""
-        with typed_errors(self.where):
+        with self.guard():
             return self.recorder.max_version(self.session_id) or 0
 
     def header(self) -> SessionHeader | None:
@@ -169,7 +169,7 @@ class StoredLog:
 
     def rows(self, start: int, stop: int, *, desc: bool = False, limit: int = -1) -> list[Row]:
         """Return the rows with versions from ``start`` to below ``stop``."""
-        with typed_errors(self.where):
+        with self.guard():
             return self.recorder.select_rows(self.session_id, start, stop, desc=desc, limit=limit)
 
     def events(self, start: int, stop: int, *, desc: bool = False, limit: int = -1) -> list[SessionEvent]:
@@ -181,7 +181,7 @@ class StoredLog:
         self, start: int, stop: int, *, desc: bool = False, limit: int = -1, topics: Sequence[str] = ()
     ) -> list[tuple[int, str]]:
         """Return the seqs and topics of a range."""
-        with typed_errors(self.where):
+        with self.guard():
             found = self.recorder.select_topics(
                 self.session_id, start + 1, stop + 1, desc=desc, limit=limit, topics=topics
             )
@@ -192,6 +192,6 @@ class StoredLog:
         versions = [seq + 1 for seq in dict.fromkeys(seqs) if seq >= 0]
         if not versions:
             return []
-        with typed_errors(self.where):
+        with self.guard():
             rows = self.recorder.select_versions(self.session_id, versions)
         return [self.mapper.read(self.session_id, *row) for row in sorted(rows)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 from uuid import uuid4
 
@@ -71,6 +70,7 @@ class SessionStore:
         self._mapper: SessionMapper = application.mapper  # type: ignore[assignment] # as above
         self._snapshots: Any = application.factory.aggregate_recorder("snapshots")
         self._bell = Bell()
+        self._is_closed = False
 
     @classmethod
     def open(
@@ -103,6 +103,7 @@ class SessionStore:
 
     def close(self) -> None:
         """Close the database. Sessions stay usable in memory, and can be saved to a store that is open."""
+        self._is_closed = True
         self._application.close()
 
     def create(
@@ -335,7 +336,7 @@ class SessionStore:
         """Iterate over the headers of all sessions, by id. Cost: O(sessions), whatever the length of their logs."""
         after = ""
         while True:
-            with typed_errors(self._where):
+            with self._guarded():
                 ids = self._recorder.select_originators(after, BATCH)
             for session_id in ids:
                 yield self.header(session_id)
@@ -354,7 +355,7 @@ class SessionStore:
         Cost: O(events returned), and the database's for passing over others.
         """
         while True:
-            with typed_errors(self._where):
+            with self._guarded():
                 rows = self._application.recorder.select_notifications(
                     after, limit, topics=list(topics), inclusive_of_start=False
                 )
@@ -369,12 +370,12 @@ class SessionStore:
         A save through this store wakes a watch at once, and so does any save in PostgreSQL. What another process saves
         to SQLite wakes nobody.
         """
-        with typed_errors(self._where):
+        with self._guarded():
             return self._recorder.watch() or LocalWatch(self._bell)
 
     def tracker(self) -> Tracker:
         """Return where tracked projections keep their states in this store."""
-        return SealedTracker(self._recorder.tracker(partial(typed_errors, self._where)), self._mapper)
+        return SealedTracker(self._recorder.tracker(self._guarded), self._mapper)
 
     def text_index(self, version: int, *, allow_plaintext: bool = False) -> TextIndex:
         """Return where this store keeps the words of texts, for a search.
@@ -391,13 +392,21 @@ class SessionStore:
                 f"{self._where}: the store is enciphered, and an index would keep the words of its texts in the clear;"
                 " allow_plaintext=True allows it"
             )
-        index: TextIndex = self._recorder.text_index(partial(typed_errors, self._where), version)
+        index: TextIndex = self._recorder.text_index(self._guarded, version)
         return index
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """Turn what the database raises into errors that name it, and refuse to serve after `close`."""
+        if self._is_closed:
+            raise StoreError(f"{self._where}: the store is closed")
+        with typed_errors(self._where):
+            yield
 
     def _stored(self, session_id: str) -> StoredLog:
         if not _is_storable(session_id):
             raise SessionNotFoundError(session_id)
-        return StoredLog(session_id, self._recorder, self._mapper, self._where)
+        return StoredLog(session_id, self._recorder, self._mapper, self._guarded)
 
     @contextmanager
     def _inserting(self, header: SessionHeader) -> Iterator[Row]:
@@ -407,7 +416,7 @@ class SessionStore:
                 f"session header: id {header.id!r}; a store keeps ids without surrogates and without NUL"
             )
         try:
-            with typed_errors(self._where):
+            with self._guarded():
                 yield self._mapper.to_row(header)
         except IntegrityError:
             raise SessionExistsError(header.id) from None
@@ -422,7 +431,7 @@ class SessionStore:
         first = pending[0].seq
         session.unanswered = len(pending)
         try:
-            with typed_errors(self._where):
+            with self._guarded():
                 self._recorder.insert_after(session.id, map(self._mapper.to_row, pending), after=first)
         except IntegrityError:
             session.unanswered = 0
@@ -445,7 +454,7 @@ class SessionStore:
 
     def _from_snapshot(self, header: SessionHeader, log: SessionLog) -> Session | None:
         """Restore the newest snapshot; one that is damaged, of another version or ahead of the log counts for none."""
-        with typed_errors(self._where):
+        with self._guarded():
             stored = self._snapshots.select_events(header.id, desc=True, limit=1)
         if not stored or stored[0].topic != _SNAPSHOT_TOPIC or stored[0].originator_version > len(log):
             return None
@@ -461,7 +470,7 @@ class SessionStore:
         """Keep a snapshot. It only saves time, so when it cannot be kept, that is no failure of what was saved."""
         state = self._mapper.seal(lossless_json.encode(session.state()))
         try:
-            with typed_errors(self._where):
+            with self._guarded():
                 self._snapshots.insert_events([StoredEvent(session.id, session.next_seq, _SNAPSHOT_TOPIC, state)])
         except (StoreError, IntegrityError):
             return
