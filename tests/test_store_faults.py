@@ -335,6 +335,27 @@ def test_a_store_that_is_closed_says_so(path: Path) -> None:
         assert store.save(session) == 1
 
 
+def test_a_connection_that_is_made_while_the_store_closes_is_closed(path: Path) -> None:
+    """Who was about to read when another thread closed the store leaves no connection open."""
+    # given
+    made: list[Any] = []
+    with open_store(path) as store:
+        worked(store)
+        pool = store._application.factory.datastore.pool  # type: ignore[attr-defined]
+        lend = pool._get_connection
+
+        def lend_late(timeout: float) -> Any:
+            store.close()
+            made.append(lend(timeout))
+            return made[0]
+
+        # when
+        with patch.object(pool, "_get_connection", lend_late), pytest.raises(StoreError, match="Pool is closed"):
+            store.header("s")
+    # then
+    assert made[0].closed
+
+
 def test_a_read_only_file_can_be_read(path: Path) -> None:
     """A store that may not be written to opens, shows what it has, and refuses the rest."""
     # given

@@ -53,9 +53,16 @@ class OneWriterDatastore(SQLiteDatastore):
 
     @contextmanager
     def get_connection(self, *, commit: bool) -> Iterator[SQLiteConnection]:
-        """Lend a connection out, to one writer at a time."""
+        """Lend a connection out, to one writer at a time.
+
+        The library leaves one open that it makes while another thread closes the pool.
+        """
         with self._writing if commit else nullcontext(), super().get_connection(commit=commit) as connection:
-            yield connection
+            try:
+                yield connection
+            finally:
+                if self.pool.closed:
+                    connection.close()
 
 
 class SessionSQLiteFactory(SQLiteFactory):
