@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dsh_compact.bracket import Bracket, BracketFold, check_brackets
 from dsh_compact.checkpoint import compact_checkpoint_source
-from dsh_compact.errors import BracketError
+from dsh_compact.errors import BracketError, InvalidArgumentError
 from dsh_session import SessionEvent
 
 CASES = json.loads((Path(__file__).parent / "vectors/invariants.json").read_text("utf-8"))
@@ -143,6 +143,13 @@ def test_only_a_seed_may_hold_a_turn_inside_an_abandoned_bracket() -> None:
     assert first_fault(events, seed_length=5) is None
     assert first_fault(events, seed_length=4) == 1
     assert first_fault(events) == 1
+
+
+@pytest.mark.parametrize("seed_length", [-1, True, "1"])
+def test_a_seed_has_a_length(seed_length: Any) -> None:
+    """A length that is none is refused, and names itself."""
+    with pytest.raises(InvalidArgumentError, match=f"seed_length: {seed_length!r} found; it is an int >= 0"):
+        check_brackets([], seed_length)
 
 
 @pytest.mark.parametrize("event_type", ["compact/start", "compact/summary", "compact/end"])

@@ -126,10 +126,11 @@ def test_the_threshold_and_the_tail_are_parts_of_the_window_that_the_log_names()
     assert price(kept) >= tokens // 2 > price(kept[1:])
 
 
-def test_without_a_context_the_policy_s_window_counts() -> None:
-    """A number of tokens in the policy wins over every ratio."""
+@pytest.mark.parametrize("window", [True, 0, -1, "1000"])
+def test_without_a_context_the_policy_s_window_counts(window: Any) -> None:
+    """A window that is none counts as unknown. A number of tokens in the policy wins over every ratio."""
     session = played("U A U A U")
-    session.append("request/context", {**ROUTE, "contextWindow": True})
+    session.append("request/context", {**ROUTE, "contextWindow": window})
     tokens = measure(session)
     assert compact(session, CompactionPolicy(threshold_ratio=1, context_window=tokens + 1)) is None
     assert compact(session, CompactionPolicy(threshold_ratio=1, context_window=tokens)) is not None
@@ -193,6 +194,7 @@ def test_a_policy_may_follow_from_the_model() -> None:
         ("compaction_retries", -1),
         ("compaction_retries", None),
         ("context_window", False),
+        ("context_window", 0),
     ],
 )
 def test_a_wrong_setting_is_refused_by_name(setting: str, value: Any) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import attrs
 
 from dsh_compact.checkpoint import is_compact_checkpoint
-from dsh_compact.errors import BracketError
+from dsh_compact.errors import BracketError, InvalidArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -202,9 +202,12 @@ def check_brackets(events: Iterable[SessionEvent], seed_length: int = 0) -> None
 
     Raises:
         BracketError: ``seq`` is the first event that breaks a rule.
+        InvalidArgumentError: ``seed_length`` is no int >= 0.
 
     Cost: O(events); of the seed, what the rules speak of is held in memory.
     """
+    if type(seed_length) is not int or seed_length < 0:
+        raise InvalidArgumentError("seed_length", f"{seed_length!r} found; it is an int >= 0")
     rest = iter(events)
     seed = list(filter(_is_ruled, islice(rest, seed_length)))
     abandoned = _abandoned(seed)

@@ -190,7 +190,7 @@ class BasicCompactionEngine:
         """Return the policy for the session's model, and the model's context window as far as it is known."""
         policy = self.policy if isinstance(self.policy, CompactionPolicy) else self.policy(*_route(session))
         match session.request_context():
-            case {"contextWindow": window} if type(window) is int:
+            case {"contextWindow": window} if type(window) is int and window > 0:
                 return policy, window
             case _:
                 return policy, policy.context_window

@@ -20,6 +20,11 @@ def _check_count(_: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
         raise InvalidArgumentError(attribute.name, f"{value!r} found; it is an int >= 0")
 
 
+def _check_window(_: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if type(value) is not int or value < 1:
+        raise InvalidArgumentError(attribute.name, f"{value!r} found; it is an int >= 1")
+
+
 @attrs.frozen(kw_only=True)
 class CompactionPolicy:
     """When to compact, and how much to keep.
@@ -33,7 +38,7 @@ class CompactionPolicy:
         context_window: the model's window, in tokens, where the log does not say it.
 
     Raises:
-        InvalidArgumentError: a ratio lies outside 0 to 1, or a number is no int >= 0.
+        InvalidArgumentError: a ratio lies outside 0 to 1, or a number is no int >= 0; a window is at least 1.
     """
 
     threshold_ratio: float = attrs.field(default=0.8, validator=_check_ratio)
@@ -41,7 +46,7 @@ class CompactionPolicy:
     retain_ratio: float = attrs.field(default=0.16, validator=_check_ratio)
     retain_tokens: int | None = attrs.field(default=None, validator=attrs.validators.optional(_check_count))
     compaction_retries: int = attrs.field(default=1, validator=_check_count)
-    context_window: int | None = attrs.field(default=None, validator=attrs.validators.optional(_check_count))
+    context_window: int | None = attrs.field(default=None, validator=attrs.validators.optional(_check_window))
 
     def threshold(self, window: int | None) -> int | None:
         """Return the tokens at which pressure acts on a model with this window; None when nothing says it."""
