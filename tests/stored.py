@@ -33,7 +33,10 @@ def dump(store: SessionStore) -> list[Any]:
     """Return every row of a store, those of snapshots included."""
     rows = store._application.recorder.select_notifications(start=1, limit=10**9)
     ids = sorted({str(row.originator_id) for row in rows})
-    kept = [*rows, *(snapshot for session_id in ids for snapshot in store._snapshots.select_events(session_id))]
+    kept = [
+        *rows,
+        *(snapshot for session_id in ids for snapshot in store._snapshots.recorder.select_events(session_id)),
+    ]
     return [(row.originator_id, row.originator_version, row.topic, bytes(row.state)) for row in kept]
 
 

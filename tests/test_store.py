@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from dsh_session.testing import Move
 
 on_any_store = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-snapshot_every = partial(patch, "dsh_session.store.SNAPSHOT_EVERY")
+snapshot_every = partial(patch, "dsh_session.snapshots.SNAPSHOT_EVERY")
 NASTY_IDS = [
     "a",
     " ",
@@ -70,7 +70,7 @@ def worked(store: SessionStore, session_id: str = "s") -> Session:
 
 def snapshots_are(store: SessionStore, *found: StoredEvent) -> Any:
     """Let a store find these snapshots and no other."""
-    return patch.object(store._snapshots, "select_events", return_value=found)
+    return patch.object(store._snapshots.recorder, "select_events", return_value=found)
 
 
 # Saving and loading
@@ -182,7 +182,7 @@ def test_a_snapshot_that_is_of_no_use_costs_time_only(store: SessionStore, chang
     work(session)
     with snapshot_every(1):
         store.save(session)
-    [snapshot] = store._snapshots.select_events("s")
+    [snapshot] = store._snapshots.recorder.select_events("s")
     # when
     with snapshots_are(store, replace(snapshot, **changes)):
         loaded = store.load("s")

@@ -390,8 +390,8 @@ def test_a_snapshot_that_cannot_be_kept_fails_no_save(path: Path, error: sqlite3
         session = worked(store)
         say(session, "on")
         # when
-        with patch("dsh_session.store.SNAPSHOT_EVERY", 1):
-            with patch.object(type(store._snapshots), "_insert_events", side_effect=error) as insert:
+        with patch("dsh_session.snapshots.SNAPSHOT_EVERY", 1):
+            with patch.object(type(store._snapshots.recorder), "_insert_events", side_effect=error) as insert:
                 saved = store.save(session)
             # then
             assert (saved, insert.call_count, session.snapshot_seq) == (1, 1, 0)
@@ -420,7 +420,7 @@ def test_a_state_that_cannot_be_opened_is_told_from_one_that_is_not_there(
 ) -> None:
     """With another key or compressor a record is damaged and says which it is; with the right one all is there."""
     # given
-    with open_store(path, **settings) as store, patch("dsh_session.store.SNAPSHOT_EVERY", 1):
+    with open_store(path, **settings) as store, patch("dsh_session.snapshots.SNAPSHOT_EVERY", 1):
         session = worked(store)
         rows = dump(store)
     # when
@@ -442,7 +442,7 @@ def test_the_topic_stays_readable_when_the_state_is_sealed(path: Path, settings:
     """Marker, type and place of an event can be read without the key; what it holds cannot, nor a snapshot."""
     # given
     hidden = "what nobody may read"
-    with open_store(path, **settings) as store, patch("dsh_session.store.SNAPSHOT_EVERY", 1):
+    with open_store(path, **settings) as store, patch("dsh_session.snapshots.SNAPSHOT_EVERY", 1):
         session = store.create(id="s", origin=hidden)
         session.append("user/message", user_message(hidden), APPEND)
         session.append("turn/start", {"turn": hidden})

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from uuid import uuid4
 
 import attrs
-from eventsourcing.persistence import IntegrityError, StoredEvent
+from eventsourcing.persistence import IntegrityError
 
-from dsh_session import lossless_json
 from dsh_session.database import open_application
 from dsh_session.errors import (
     ConflictError,
@@ -24,11 +23,12 @@ from dsh_session.errors import (
     SessionNotFoundError,
     StoreError,
 )
-from dsh_session.event import Replace, SessionEvent
 from dsh_session.header import SessionHeader
 from dsh_session.log import BATCH, SessionLog
+from dsh_session.rebase import moved
 from dsh_session.recorder import typed_errors
 from dsh_session.session import COMPACTION_STARTS, Session, now_ms
+from dsh_session.snapshots import Snapshots
 from dsh_session.storage import HEADER_VERSION, StoredLog
 from dsh_session.text_index import PlaintextIndexError
 from dsh_session.tracking import SealedTracker
@@ -40,19 +40,15 @@ if TYPE_CHECKING:
     from typing import Self
 
     from dsh_session.database import SessionApplication
+    from dsh_session.event import SessionEvent
     from dsh_session.recorder import Row, SessionRecorder
     from dsh_session.storage import SessionMapper
     from dsh_session.text_index import TextIndex
     from dsh_session.tracking import Tracker
     from dsh_session.watch import Watch
 
-SNAPSHOT_EVERY: Final = 250
-"""A snapshot is taken when this many events, and as many as the surface has nodes, were saved since the last."""
-
 REBASE_ATTEMPTS: Final = 100
 """How often ``save(…, on_conflict="rebase")`` takes other writers' events in before it gives up."""
-
-_SNAPSHOT_TOPIC: Final = "snapshot:1"
 
 
 class SessionStore:
@@ -68,7 +64,8 @@ class SessionStore:
         self._clock = clock
         self._recorder: SessionRecorder = application.recorder  # type: ignore[assignment] # ours, made by our factory
         self._mapper: SessionMapper = application.mapper  # type: ignore[assignment] # as above
-        self._snapshots: Any = application.factory.aggregate_recorder("snapshots")
+        recorder = application.factory.aggregate_recorder("snapshots")
+        self._snapshots = Snapshots(recorder, self._mapper, self._guarded)
         self._bell = Bell()
         self._is_closed = False
 
@@ -170,7 +167,7 @@ class SessionStore:
 
         with self._inserting(header) as first:
             self._recorder.insert_after(header.id, received(first), after=-1)
-        self._take_snapshot(session)
+        self._snapshots.take(session)
         return session.next_seq
 
     def load(self, session_id: str) -> Session:
@@ -186,7 +183,7 @@ class SessionStore:
         """
         header = self.header(session_id)
         log = self.log(session_id)
-        session = self._from_snapshot(header, log) or Session(header, clock=self._clock)
+        session = self._snapshots.newest(header, log, self._clock) or Session(header, clock=self._clock)
         session.surface.fetch = log.events_at
         session.follow(log)
         return session
@@ -260,7 +257,7 @@ class SessionStore:
         for event in pending:
             try:
                 _check_lock_free(event, rebased)
-                rebased.receive(_moved(event, first, moved_by))
+                rebased.receive(moved(event, first, moved_by))
             except InvalidEventError as error:
                 raise RebaseError(
                     session.id, expected=first, actual=first + moved_by, seq=event.seq, reason=error.reason
@@ -308,7 +305,7 @@ class SessionStore:
             self._recorder.insert_fork(header.id, session_id, seed_length, (first, last))
         child.surface.fetch = self.log(header.id).events_at
         child.forget_pending(1)
-        self._take_snapshot(child)
+        self._snapshots.take(child)
         return child
 
     def log(self, session_id: str) -> SessionLog:
@@ -439,8 +436,7 @@ class SessionStore:
             raise ConflictError(session.id, expected=first, actual=log.length()) from None
         session.forget_pending(len(pending))
         self._bell.ring()
-        if session.next_seq - session.snapshot_seq >= max(SNAPSHOT_EVERY, len(session.surface)):
-            self._take_snapshot(session)
+        self._snapshots.take_if_due(session)
         return settled + len(pending)
 
     def _settle(self, session: Session) -> int:
@@ -451,30 +447,6 @@ class SessionStore:
             return len(sent)
         session.unanswered = 0
         return 0
-
-    def _from_snapshot(self, header: SessionHeader, log: SessionLog) -> Session | None:
-        """Restore the newest snapshot; one that is damaged, of another version or ahead of the log counts for none."""
-        with self._guarded():
-            stored = self._snapshots.select_events(header.id, desc=True, limit=1)
-        if not stored or stored[0].topic != _SNAPSHOT_TOPIC or stored[0].originator_version > len(log):
-            return None
-        try:
-            state = lossless_json.decode(self._mapper.unseal(stored[0].state))
-            session = Session.restore(header, state, log.events_at, clock=self._clock)
-        except (ValueError, LookupError, TypeError):
-            return None
-        session.snapshot_seq = session.next_seq
-        return session
-
-    def _take_snapshot(self, session: Session) -> None:
-        """Keep a snapshot. It only saves time, so when it cannot be kept, that is no failure of what was saved."""
-        state = self._mapper.seal(lossless_json.encode(session.state()))
-        try:
-            with self._guarded():
-                self._snapshots.insert_events([StoredEvent(session.id, session.next_seq, _SNAPSHOT_TOPIC, state)])
-        except (StoreError, IntegrityError):
-            return
-        session.snapshot_seq = session.next_seq
 
 
 def _check_lock_free(event: SessionEvent, rebased: Session) -> None:
@@ -489,42 +461,3 @@ def _check_lock_free(event: SessionEvent, rebased: Session) -> None:
 
 def _is_storable(session_id: str) -> bool:
     return re.search("[\0\ud800-\udfff]", session_id) is None
-
-
-def _moved(event: SessionEvent, first: int, by: int) -> SessionEvent:
-    """Renumber a pending event, and every seq at or above ``first`` that it names."""
-
-    def move(seq: Any) -> Any:
-        return seq + by if type(seq) is int and seq >= first else seq
-
-    marker = event.surface_op
-    if isinstance(marker, Replace):
-        marker = Replace(move(marker.start), move(marker.end))
-    sources = None if event.source_event_seqs is None else tuple(map(move, event.source_event_seqs))
-    return SessionEvent(
-        event.session_id,
-        event.seq + by,
-        event.time,
-        event.type,
-        _moved_data(event, move),
-        marker,
-        sources,
-        event.ignorable,
-    )
-
-
-def _moved_data(event: SessionEvent, move: Callable[[Any], Any]) -> bytes:
-    """Move the seqs that the data of known records holds; data that is of no known shape is kept as it is."""
-    kind = event.type.replace("compaction/", "compact/", 1)
-    data = event.data if kind in ("compact/summary", "compact/prune", "session/title") else None
-    if not isinstance(data, dict):
-        return event.encoded_data
-    for key, held in data.items():
-        match key, held:
-            case (("shadowedSeqs" | "messageSeqs"), list()):
-                data[key] = [*map(move, held)]
-            case "shadowedRange", dict():
-                data[key] = {end: move(seq) for end, seq in held.items()}
-            case _:
-                pass
-    return lossless_json.encode(data)

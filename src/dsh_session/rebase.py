@@ -1,0 +1,60 @@
+"""Renumbering: a pending event behind what other writers appended, and every seq that it names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dsh_session import lossless_json
+from dsh_session.event import Replace, SessionEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def moved(event: SessionEvent, first: int, by: int) -> SessionEvent:
+    """Return a pending event with a new seq, and so with every seq at or above ``first`` that it names.
+
+    These stand in its marker, in its provenance, and inside compaction records and titles.
+
+    Args:
+        event: one of a session's pending events.
+        first: the seq of the first of them.
+        by: how many events others appended.
+
+    Cost: O(provenance); O(size of the data) for a record that names seqs.
+    """
+
+    def move(seq: Any) -> Any:
+        return seq + by if type(seq) is int and seq >= first else seq
+
+    marker = event.surface_op
+    if isinstance(marker, Replace):
+        marker = Replace(move(marker.start), move(marker.end))
+    sources = None if event.source_event_seqs is None else tuple(map(move, event.source_event_seqs))
+    return SessionEvent(
+        event.session_id,
+        event.seq + by,
+        event.time,
+        event.type,
+        _moved_data(event, move),
+        marker,
+        sources,
+        event.ignorable,
+    )
+
+
+def _moved_data(event: SessionEvent, move: Callable[[Any], Any]) -> bytes:
+    """Move the seqs that the data of known records holds; data that is of no known shape is kept as it is."""
+    kind = event.type.replace("compaction/", "compact/", 1)
+    data = event.data if kind in ("compact/summary", "compact/prune", "session/title") else None
+    if not isinstance(data, dict):
+        return event.encoded_data
+    for key, held in data.items():
+        match key, held:
+            case (("shadowedSeqs" | "messageSeqs"), list()):
+                data[key] = [*map(move, held)]
+            case "shadowedRange", dict():
+                data[key] = {end: move(seq) for end, seq in held.items()}
+            case _:
+                pass
+    return lossless_json.encode(data)
