@@ -13,6 +13,7 @@ from eventsourcing.persistence import IntegrityError
 from dsh_session.database import open_application
 from dsh_session.errors import (
     ConflictError,
+    DamagedStoreError,
     EventNotFoundError,
     InvalidEventError,
     InvalidHeaderError,
@@ -329,14 +330,31 @@ class SessionStore:
             raise SessionNotFoundError(session_id)
         return header
 
-    def sessions(self) -> Iterator[SessionHeader]:
-        """Iterate over the headers of all sessions, by id. Cost: O(sessions), whatever the length of their logs."""
+    def sessions(self, *, on_damage: Callable[[DamagedStoreError], object] | None = None) -> Iterator[SessionHeader]:
+        """Iterate over the headers of all sessions, by id.
+
+        Args:
+            on_damage: is told of each header that cannot be read, which is then passed over.
+
+        Raises:
+            DamagedStoreError: a header cannot be read, and nobody is to be told instead.
+            StoreError: the database cannot do it.
+
+        Cost: O(sessions), whatever the length of their logs.
+        """
         after = ""
         while True:
             with self._guarded():
                 ids = self._recorder.select_originators(after, BATCH)
             for session_id in ids:
-                yield self.header(session_id)
+                try:
+                    header = self.header(session_id)
+                except DamagedStoreError as error:
+                    if on_damage is None:
+                        raise
+                    on_damage(error)
+                else:
+                    yield header
             if len(ids) < BATCH:
                 return
             after = ids[-1]
