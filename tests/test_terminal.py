@@ -6,12 +6,13 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
 from dsh_compact import begin_compaction
 from dsh_projections import HistoryPager, HumanTranscript, ModelSurface, replay
+from dsh_projections.printing import counted
 from dsh_projections.terminal import (
     COMPACTION_ROW,
     RESULT_CHARS,
@@ -21,13 +22,24 @@ from dsh_projections.terminal import (
     draw_rows,
     draw_surface,
     draw_transcript,
+    draw_window_end,
     shown,
 )
 from dsh_projections.testing import session_logs
-from dsh_session import APPEND, Session, SessionHeader, assistant_message, tool_result_message, user_message
+from dsh_session import (
+    APPEND,
+    Session,
+    SessionHeader,
+    assistant_message,
+    lossless_json,
+    read_jsonl,
+    tool_result_message,
+    user_message,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
     from rich.console import RenderableType
 
@@ -46,6 +58,31 @@ def printed(renderables: Iterable[RenderableType], width: int = 60, **options: A
         for renderable in renderables:
             console.print(renderable)
     return "\n".join(line.rstrip() for line in captured.get().splitlines())
+
+
+def screen(transcript: HumanTranscript) -> str:
+    """All that a transcript sends to a terminal, to the byte, the colours and the spaces included."""
+    console = Console(width=60, highlight=False, markup=False, emoji=False, force_terminal=True, color_system="256")
+    with console.capture() as captured:
+        for renderable in draw_transcript(transcript.entries):
+            console.print(renderable)
+    return captured.get()
+
+
+def check_screens(events: Sequence[SessionEvent], cuts: Sequence[int]) -> None:
+    """Compare the screens of the first so many events: live, replayed, and stopped and restored at every cut."""
+    live, stopped = HumanTranscript(), HumanTranscript()
+    for length, event in enumerate(events, 1):
+        live.apply(event)
+        stopped.apply(event)
+        if length not in cuts:
+            continue
+        state = lossless_json.encode(stopped.state())
+        stopped = HumanTranscript()
+        stopped.restore(lossless_json.decode(state))
+        expected = screen(replay(HumanTranscript(), events[:length]))
+        assert expected == screen(live), f"live after {length} events"
+        assert expected == screen(stopped), f"restored after {length} events"
 
 
 def new_session() -> Session:
@@ -94,6 +131,17 @@ def conversation() -> Session:
         compaction.commit("The folder has two files.")
     say(session, "Thanks.")
     return session
+
+
+def with_late_results() -> list[SessionEvent]:
+    """Return a log in which a turn ends without a result that comes after all, and the next without one for good."""
+    session = new_session()
+    for turn in (1, 2):
+        session.append("turn/start", {"turn": turn})
+        answer(session, "I run it.", call(f"c{turn}"))
+        session.append("turn/end", {"turn": turn})
+    result(session, "c1", "late")
+    return list(session.pending)
 
 
 def test_a_transcript_reads_like_a_chat() -> None:
@@ -159,6 +207,26 @@ seq  marker         event              message
  13  append         assistant/message  (no message)
 5 nodes"""
     )
+
+
+def test_one_is_no_plural() -> None:
+    """One of a thing is told in the singular, and thousands are told apart."""
+    session = new_session()
+    say(session, "x " * 800)
+    with begin_compaction(session, 0, 0) as compaction:
+        compaction.commit("x")
+    page = printed(draw_page(HistoryPager([*session.pending[:4]]).page(max_messages=1)))
+
+    assert "(1 message, 4" in transcript_of(session)
+    assert surface_of(session).endswith("\n1 node")
+    assert counted(1234, "token") == "1,234 tokens"
+    assert "cites" not in page
+
+
+def test_a_window_tells_how_to_go_on() -> None:
+    """Below a window of a transcript stands where the one before it ends, or that there is none."""
+    assert printed(draw_window_end(40)) == "\nolder entries: --before-seq 40"
+    assert printed(draw_window_end(None)) == "\nthe transcript begins here"
 
 
 def test_a_page_is_a_row_an_event() -> None:
@@ -379,6 +447,27 @@ def test_every_log_can_be_drawn(events: list[SessionEvent], width: int) -> None:
     for screen in (transcript, surface, page):
         assert not CONTROLS.search(screen)
         assert max(map(len, screen.splitlines()), default=0) <= width
+
+
+def test_the_screen_of_a_real_log_is_the_same_however_it_comes(corpus: list[Path]) -> None:
+    """Live, replayed and restored transcripts of real logs draw the same bytes at every prefix.
+
+    Where a prefix ends in a stream chunk, which no transcript shows, every twentieth is drawn.
+    """
+    for path in corpus:
+        with read_jsonl(path, lenient=True) as log:
+            events = list(log)
+        check_screens(
+            events, [event.seq + 1 for event in events if event.type != "assistant/chunk" or event.seq % 20 == 0]
+        )
+
+
+@settings(max_examples=20, deadline=None)
+@given(session_logs(max_moves=12))
+@example(with_late_results())
+def test_the_screen_of_any_log_is_the_same_however_it_comes(events: list[SessionEvent]) -> None:
+    """Live, replayed and restored transcripts draw the same bytes at every prefix."""
+    check_screens(events, range(1, len(events) + 1))
 
 
 @pytest.mark.parametrize("width", [20, 60])

@@ -39,7 +39,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if getattr(options, "follow", False) and (options.json or options.before_seq is not None):
+        parser.error("--follow goes on as text from the newest entries: it takes no --json and no --before-seq")
     try:
         status: int = options.run(options)
         sys.stdout.flush()
@@ -102,10 +105,22 @@ def _parser() -> argparse.ArgumentParser:
 
     transcript = reader("transcript", commands.transcript, "show the human everything that was said")
     transcript.add_argument("--expand", action="store_true", help="show summaries and whole tool results")
-
     transcript.add_argument("--entries", type=_positive, metavar="N", help="only the newest N entries")
-    transcript.add_argument("--before-seq", type=int, metavar="N", help="only entries before this seq")
-    transcript.add_argument("--follow", action="store_true", help="go on as the session grows, until interrupted")
+    transcript.add_argument(
+        "--before-seq",
+        type=int,
+        metavar="SEQ",
+        help=f"only entries before this seq, the newest {commands.WINDOW_ENTRIES} unless --entries says more or less",
+    )
+    transcript.add_argument(
+        "--follow",
+        action="store_true",
+        help="go on as the session grows, until interrupted; each entry is printed once, as it stands when it comes: "
+        "a call whose result is to come shows as open, and its result follows",
+    )
+    transcript.add_argument(
+        "--no-pager", action="store_true", help="print to a terminal directly, and not through $PAGER (default: less)"
+    )
 
     surface = reader("surface", commands.surface, "show what the model is sent")
     surface.add_argument("--as-of", type=int, metavar="SEQ", help="as it was when this event was the newest")

@@ -8,6 +8,7 @@ import sys
 from contextlib import contextmanager
 from importlib import resources
 from importlib.util import find_spec
+from itertools import chain
 from os.path import exists, isdir
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,6 +26,7 @@ from dsh_projections.model_surface import ModelSurface
 from dsh_projections.printing import (
     CommandError,
     complain,
+    counted,
     date_of,
     one_line,
     print_damage,
@@ -40,6 +42,7 @@ from dsh_projections.runner import follow
 from dsh_projections.search import SessionSearch
 from dsh_projections.session_counts import Counts
 from dsh_projections.session_index import SessionIndex
+from dsh_projections.transcript_entry import MessageEntry
 from dsh_projections.transcript_pager import TranscriptPager
 from dsh_projections.verify import verify_log
 from dsh_session import (
@@ -61,8 +64,10 @@ if TYPE_CHECKING:
 
 DEFAULT_STORE: Final = "sessions.db"
 PROGRESS_FROM_BYTES: Final = 4_000_000
+WINDOW_ENTRIES: Final = 50
 FAILED: Final = 1
 
+_SHOWN_TOPICS: Final = tuple(sorted(HumanTranscript.topics or ()))
 _DATABASE_URLS: Final = ("postgresql://", "postgres://")
 
 
@@ -90,7 +95,7 @@ def _import_file(store: SessionStore, path: Path, *, is_lenient: bool) -> str:
             count = store.import_log(log.header, tick(log))
         except InvalidEventError as error:
             raise CommandError(f"{path}:{log.line}: {error}") from None
-    print(f"imported {printable(log.header.id)}: {count} events")
+    print(f"imported {printable(log.header.id)}: {counted(count, 'event')}")
     print_damage(path, log.damage)
     return log.header.id
 
@@ -123,9 +128,13 @@ def _progress(
 def export(options: argparse.Namespace) -> int:
     """Write a session as JSONL."""
     with _existing_store(options.store) as store:
-        write_jsonl(
-            options.output or sys.stdout.buffer, store.header(options.session_id), store.log(options.session_id)
-        )
+        header, log = store.header(options.session_id), store.log(options.session_id)
+        try:
+            write_jsonl(options.output or sys.stdout.buffer, header, log)
+        except OSError as error:
+            if options.output is None or isinstance(error, SessionError):
+                raise
+            raise CommandError(f"{options.output} cannot be written: {error.strerror or error}") from None
     return 0
 
 
@@ -160,33 +169,75 @@ def transcript(options: argparse.Namespace) -> int:
     """Show the transcript, or a window of it, or go on showing it as it grows."""
     if options.follow:
         return _follow(options)
+    is_window = options.entries is not None or options.before_seq is not None
+    limit = options.entries or WINDOW_ENTRIES
     with _opened(options) as (_, log):
-        entries = _entries(log, options.before_seq, options.entries)
-    if options.json:
-        print_json(msgspec.to_builtins(entries))
-    else:
-        print_drawn(terminal().draw_transcript(entries, is_expanded=options.expand))
+        entries: Iterable[TranscriptEntry]
+        entries, older_before = _window(log, options.before_seq, limit) if is_window else (_entries(log), None)
+        if options.json:
+            print_json(msgspec.to_builtins(list(entries)))
+            return 0
+        drawing = terminal()
+        drawn = drawing.draw_transcript(entries, is_expanded=options.expand)
+        if is_window:
+            drawn = chain(drawn, drawing.draw_window_end(older_before))
+        print_drawn(drawn, is_paged=not options.no_pager)
     return 0
 
 
-def _entries(log: SessionLog | JsonlReader, before_seq: int | None, limit: int | None) -> Sequence[TranscriptEntry]:
-    """Return the entries of a window; of a stored session no more is read than it shows."""
-    if isinstance(log, SessionLog) and (before_seq is not None or limit is not None):
-        before = len(log) if before_seq is None else before_seq
-        return TranscriptPager(log).window(before, before + 1 if limit is None else limit).entries
-    entries = replay(HumanTranscript(), log).entries
-    if before_seq is not None and before_seq < 0:
-        raise PageCursorError(f"before_seq is {before_seq}; a seq is an int >= 0", before_seq)
-    shown = [entry for entry in entries if before_seq is None or entry.seq < before_seq]
-    return shown if limit is None else shown[-limit:]
+def _entries(log: SessionLog | JsonlReader) -> Iterator[TranscriptEntry]:
+    """Give the entries of a whole log as it is read, each once no event to come can change it.
+
+    A message is held back while a call of it may still get its result, and what comes after it waits for it.
+    """
+    transcript = HumanTranscript()
+    entries, given = transcript.entries, 0
+    for event in log.read(topics=_SHOWN_TOPICS) if isinstance(log, SessionLog) else log:
+        transcript.apply(event)
+        while given < len(entries) and not _is_waiting(entries[given]):
+            yield entries[given]
+            given += 1
+    yield from entries[given:]
+
+
+def _is_waiting(entry: TranscriptEntry) -> bool:
+    return isinstance(entry, MessageEntry) and any(call.result_seq is None for call in entry.calls)
+
+
+def _window(
+    log: SessionLog | JsonlReader, before_seq: int | None, limit: int
+) -> tuple[Sequence[TranscriptEntry], int | None]:
+    """Return the newest entries before a seq, and the seq to go back from if there are older ones.
+
+    Of a stored session no more is read than is asked for.
+    """
+    if isinstance(log, SessionLog):
+        end = len(log) if before_seq is None else before_seq
+        found = TranscriptPager(log).window(end, limit + 1).entries
+    else:
+        transcript, length = HumanTranscript(), 0
+        for event in log:
+            length = event.seq + 1
+            if before_seq is None or event.seq < before_seq:
+                transcript.apply(event)
+        if before_seq is not None and not 0 <= before_seq <= length:
+            raise PageCursorError(f"before_seq is {before_seq}; this log has seqs from 0 to {length}", before_seq)
+        found = transcript.entries
+    entries = found[-limit:]
+    return entries, entries[0].seq if len(found) > limit else None
 
 
 def _follow(options: argparse.Namespace) -> int:
-    """Print each entry once, when it comes."""
+    """Print each entry once, as it stands when it comes."""
     drawing = terminal()
     with _existing_store(options.store) as store:
+        transcript, seen = HumanTranscript(), 0
+        if options.entries is not None:
+            log = store.log(options.source)
+            seen = len(log)
+            transcript = TranscriptPager(log).window(seen, options.entries)
         printed = 0
-        for followed in follow(store, HumanTranscript(), options.source):
+        for followed in follow(store, transcript, options.source, start=seen):
             entries = followed.entries
             print_drawn(drawing.draw_transcript(entries[printed:], is_expanded=options.expand))
             sys.stdout.flush()
@@ -290,9 +341,10 @@ def verify(options: argparse.Namespace) -> int:
         for warning in report.warnings:
             print(f"warning: {one_line(warning)}")
     if report.problem is not None:
-        return failed(f"{name}: {report.events} events are sound, then: {report.problem}")
+        return failed(f"{name}: sound for {counted(report.events, 'event')}, then: {report.problem}")
     if not options.json:
-        print(f"{name}: sound, {report.events} events, {report.nodes} on the surface, {report.generation} replacements")
+        replacements = counted(report.generation, "replacement")
+        print(f"{name}: sound, {counted(report.events, 'event')}, {report.nodes} on the surface, {replacements}")
     return 0
 
 
@@ -310,8 +362,9 @@ def compact(options: argparse.Namespace) -> int:
             landed = compaction.commit(text)
         store.save(session)
     print(
-        f"compacted {printable(session.id)}: {len(landed.shadowed_seqs)} nodes of {landed.tokens_before} tokens became"
-        f" the checkpoint at seq {landed.checkpoint_seq}, of {landed.tokens_after}"
+        f"compacted {printable(session.id)}: {counted(len(landed.shadowed_seqs), 'node')} of"
+        f" {counted(landed.tokens_before, 'token')} became the checkpoint at seq {landed.checkpoint_seq},"
+        f" of {landed.tokens_after}"
     )
     return 0
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from shutil import which
+from subprocess import PIPE, Popen
+from typing import IO, TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from types import ModuleType
 
     from rich.console import RenderableType
@@ -17,6 +21,7 @@ if TYPE_CHECKING:
     from dsh_session import Damage
 
 _LINE_PADDING: Final = re.compile(r" +$", re.MULTILINE)
+_CANNOT_RUN: Final = (126, 127)  # a shell's statuses for a command that it could not start
 
 
 class CommandError(Exception):
@@ -37,18 +42,53 @@ def terminal() -> ModuleType:
     return terminal
 
 
-def print_drawn(renderables: Iterable[RenderableType]) -> None:
-    """Print drawn text: in colour on a terminal, and in a pipe plain and without padding."""
+def print_drawn(renderables: Iterable[RenderableType], *, is_paged: bool = False) -> None:
+    """Print drawn text: in colour on a terminal, and in a pipe plain and without padding.
+
+    Args:
+        renderables: what to print; each is printed as soon as it comes, and none is asked for that nobody reads.
+        is_paged: whether a terminal gets it through its user's pager.
+
+    Raises:
+        CommandError: the pager cannot be run.
+    """
     from rich.console import Console  # noqa: PLC0415 - as above
 
-    console = Console(highlight=False, markup=False, emoji=False)
-    for renderable in renderables:
-        if console.is_terminal:
-            console.print(renderable)
-            continue
-        with console.capture() as captured:
-            console.print(renderable)
-        sys.stdout.write(_LINE_PADDING.sub("", captured.get()))
+    pager = _pager() if is_paged and sys.stdout.isatty() else ""
+    with _paging(pager) if pager else nullcontext() as page:
+        is_terminal = True if pager else None  # None: Rich looks for itself
+        console = Console(file=page, force_terminal=is_terminal, highlight=False, markup=False, emoji=False)
+        for renderable in renderables:
+            if console.is_terminal:
+                console.print(renderable)
+                continue
+            with console.capture() as captured:
+                console.print(renderable)
+            sys.stdout.write(_LINE_PADDING.sub("", captured.get()))
+
+
+def _pager() -> str:
+    """Return the pager that the user names, or else less, as a line for the shell; none where it is empty."""
+    return os.environ.get("PAGER", "less" if which("less") else "")
+
+
+@contextmanager
+def _paging(pager: str) -> Iterator[IO[str]]:
+    """Open a pager to write to, and wait for its end. Who leaves it has seen enough, which is no error."""
+    environ = {"LESS": "FRX", **os.environ}  # as git has it: short text needs no key, and colours and screen are kept
+    encoding = sys.stdout.encoding
+    process = Popen(pager, shell=True, stdin=PIPE, encoding=encoding, errors="replace", env=environ)  # noqa: S602 - the user's own line
+    assert process.stdin is not None  # noqa: S101 - it is a pipe
+    with suppress(BrokenPipeError):
+        try:
+            with process.stdin:
+                yield process.stdin
+        finally:
+            while process.poll() is None:
+                with suppress(KeyboardInterrupt):  # the pager had it too, and goes on
+                    process.wait()
+    if process.returncode in _CANNOT_RUN:
+        raise CommandError(f"the pager {pager!r} cannot be run; set PAGER, or give --no-pager")
 
 
 def print_heading(text: str) -> None:
@@ -71,6 +111,11 @@ def print_damage(source: object, found: Iterable[Damage]) -> None:
 def one_line(text: str) -> str:
     """Make a message safe to print, whatever it quotes."""
     return "".join(char if char.isprintable() else "\ufffd" for char in " ".join(text.split()))
+
+
+def counted(count: int, noun: str) -> str:
+    """Write how many there are of something."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def printable(text: str) -> str:

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dsh_compact import is_compact_checkpoint
+from dsh_projections.printing import counted
 from dsh_projections.transcript_entry import CompactionEntry, ContextEntry, MessageEntry, ToolEntry
 from dsh_session import Replace, derive_message, is_surface_event, topic_of
 
@@ -69,6 +70,12 @@ def draw_transcript(entries: Iterable[TranscriptEntry], *, is_expanded: bool = F
                 assert_never(entry)
 
 
+def draw_window_end(before_seq: int | None) -> Iterator[RenderableType]:
+    """Draw how to go further back from a window of a transcript: older entries come before a seq, or there are none."""
+    end = "the transcript begins here" if before_seq is None else f"older entries: --before-seq {before_seq}"
+    yield Text(f"\n{end}", "dim")
+
+
 def draw_surface(events: Sequence[SessionEvent]) -> Iterator[RenderableType]:
     """Draw the surface, a row a node: its seq, how it came there, what it is, and how its message begins."""
     table = _table("seq", "marker", "event", "message")
@@ -78,7 +85,7 @@ def draw_surface(events: Sequence[SessionEvent]) -> Iterator[RenderableType]:
         name = "checkpoint" if is_compact_checkpoint(event) else event.type
         table.add_row(str(event.seq), entered, name, _gist(event))
     yield table
-    yield Text(f"{len(events)} nodes", "dim")
+    yield Text(counted(len(events), "node"), "dim")
 
 
 def draw_page(page: HistoryPage) -> Iterator[RenderableType]:
@@ -88,7 +95,7 @@ def draw_page(page: HistoryPage) -> Iterator[RenderableType]:
         table.add_row(str(event.seq), _flat(topic_of(event)), _gist(event))
     yield table
     for checkpoint, seqs in page.outside.items():
-        yield Text(f"the checkpoint at seq {checkpoint} cites {len(seqs)} events before this page", "dim")
+        yield Text(f"the checkpoint at seq {checkpoint} cites {counted(len(seqs), 'event')} before this page", "dim")
     if page.first_seq is None:
         yield Text("no events", "dim")
     elif page.has_more:
@@ -152,9 +159,9 @@ def _tool(entry: ToolEntry, is_expanded: bool) -> Iterator[RenderableType]:
 def _compaction(entry: CompactionEntry, is_expanded: bool) -> Iterator[RenderableType]:
     counts = []
     if entry.replaced_count is not None:
-        counts.append(f"{entry.replaced_count:,} messages")
+        counts.append(counted(entry.replaced_count, "message"))
     if entry.token_count is not None:
-        counts.append(f"{entry.token_count:,} tokens")
+        counts.append(counted(entry.token_count, "token"))
     yield Text("")
     yield Text(COMPACTION_ROW + (f"  ({', '.join(counts)})" if counts else ""), "dim")
     if is_expanded and entry.summary is not None:
