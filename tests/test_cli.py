@@ -426,6 +426,22 @@ def test_the_list_without_new_counts(run: Run, store: SessionStore, monkeypatch:
     assert listed.out.splitlines()[1].startswith("s ")
 
 
+@pytest.mark.parametrize("arguments", [["ls"], ["ls", "--json"]])
+def test_the_list_beside_a_damaged_header(run: Run, store: SessionStore, arguments: list[str]) -> None:
+    """A session whose header is damaged is told of, and the others are listed."""
+    for session_id in ("a", "b", "c"):
+        store.create(id=session_id)
+    with store._application.factory.datastore.transaction(commit=True) as cursor:  # type: ignore[attr-defined]
+        cursor.execute("UPDATE stored_events SET state = 'x' WHERE originator_id = 'b'")
+
+    listed = run(*arguments)
+
+    assert listed.status == 1
+    assert listed.err.startswith("dsh-session: session 'b': its header: ")
+    assert listed.err.count("\n") == 1
+    assert ["a" in listed.out, "c" in listed.out] == [True, True]
+
+
 def test_the_surface_as_it_was(run: Run, session: Session) -> None:
     """The surface is shown as of any earlier event, and an event that is not there is an error."""
     assert len(session.messages()) == 4

@@ -139,7 +139,11 @@ def export(options: argparse.Namespace) -> int:
 
 
 def list_sessions(options: argparse.Namespace) -> int:
-    """List the sessions of a store, the oldest first, with what the index says of each."""
+    """List the sessions of a store, the oldest first, with what the index says of each.
+
+    One whose header cannot be read is told of beside them.
+    """
+    damage: list[SessionError] = []
     with _existing_store(options.store) as store:
         index = SessionIndex(store)
         try:
@@ -148,21 +152,30 @@ def list_sessions(options: argparse.Namespace) -> int:
             complain(f"the counts are not up to date: {error}")
         counts = dict(index.views())
         found = sorted(
-            ((header, len(store.log(header.id)), counts.get(header.id, Counts())) for header in store.sessions()),
+            (
+                (header, len(store.log(header.id)), counts.get(header.id, Counts()))
+                for header in store.sessions(on_damage=damage.append)
+            ),
             key=lambda row: row[0].created_at,
         )
     if options.json:
         print_json(
             [{**header.to_wire(), "events": length, "counts": attrs.asdict(said)} for header, length, said in found]
         )
-        return 0
+    else:
+        _print_sessions(found)
+    for damaged in damage:
+        complain(str(damaged))
+    return FAILED if damage else 0
+
+
+def _print_sessions(found: Iterable[tuple[SessionHeader, int, Counts]]) -> None:
     columns = ("session", "created", "events", "turns", "title", "directory")
     rows = [
         (header.id, date_of(header.created_at), str(length), str(said.turns), said.title or "", header.cwd or "")
         for header, length, said in found
     ]
     print_drawn([terminal().draw_rows(columns, rows)])
-    return 0
 
 
 def transcript(options: argparse.Namespace) -> int:

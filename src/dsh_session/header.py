@@ -61,10 +61,12 @@ class SessionHeader:
     cwd: str | None = None
     parent_session: str | None = None
     seed_length: int | None = None
-    _origin: Any = attrs.field(default=None, converter=_encoded_origin, eq=lossless_json.decode, repr=_shown)
+    _origin: Any = attrs.field(
+        default=None, alias="origin", converter=_encoded_origin, eq=lossless_json.decode, repr=_shown
+    )
     delegation_depth: int | None = None
     _agent_preset: Any = attrs.field(
-        default=None, converter=_encoded_agent_preset, eq=lossless_json.decode, repr=_shown
+        default=None, alias="agent_preset", converter=_encoded_agent_preset, eq=lossless_json.decode, repr=_shown
     )
 
     def __attrs_post_init__(self) -> None:
