@@ -66,7 +66,7 @@ class Bracket:
 class BracketFold:
     """The state machine of a log's brackets: `check` decides, `apply` evolves.
 
-    `attrs.asdict` writes it as plain JSON, and `restore` goes on from that.
+    ``attrs.asdict`` writes it as plain JSON, and `restore` goes on from that.
 
     Attributes:
         turn: the number of the open turn, or None between turns.

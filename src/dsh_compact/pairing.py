@@ -103,7 +103,10 @@ class ToolPairing:
 
     @property
     def open_calls(self) -> list[tuple[int, str]]:
-        """The calls without a result: the seq of the message that asked, and the call's id. Cost: O(open calls)."""
+        """The calls without a result, as (seq of the message that asked, call id).
+
+        Cost: O(open calls).
+        """
         return [(seq, call_id) for call_id, seqs in self._open.items() for seq in seqs]
 
     @property

@@ -51,7 +51,10 @@ class ModelSurface:
 
     @property
     def nodes(self) -> tuple[int, ...]:
-        """The seqs of the nodes, in surface order. Cost: O(nodes)."""
+        """The seqs of the nodes, in surface order.
+
+        Cost: O(nodes).
+        """
         return self._surface.nodes
 
     def apply(self, event: SessionEvent) -> None:

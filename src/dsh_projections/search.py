@@ -113,7 +113,7 @@ class SessionSearch:
             first of those that are alike.
 
         Raises:
-            SearchQueryError: the query has no word, or more than `MAX_QUERY_WORDS`; or ``limit`` is no int >= 1.
+            SearchQueryError: the query has no word, or more than ``MAX_QUERY_WORDS``; or ``limit`` is no int >= 1.
             SessionNotFoundError: there is no session ``session_id``.
             StoreError: the database cannot do it.
 

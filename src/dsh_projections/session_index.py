@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class SessionIndex(TrackedProjection[Counts]):
-    """Title, counts and times of every session, as of the last `catch_up`.
+    """Title, counts and times of every session, as of the last `TrackedProjection.catch_up`.
 
     Args:
         store: the store.

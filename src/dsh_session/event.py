@@ -86,7 +86,10 @@ class SessionEvent(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def data(self) -> Any:
-        """The data, decoded anew at every access: the value is the caller's to change. Cost: O(size of the data)."""
+        """The data, decoded anew at every access; the value is the caller's to change.
+
+        Cost: O(size of the data).
+        """
         return lossless_json.decode(self.encoded_data)
 
     @classmethod

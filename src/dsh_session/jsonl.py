@@ -48,7 +48,7 @@ def read_jsonl(
 
     Args:
         source: a path, a file open for reading bytes, or the bytes in pieces of any size.
-        lenient: go on past damage. Then the events have been through `dsh_session.salvage`: they fold, whatever the
+        lenient: go on past damage. Then the events have been through ``dsh_session.salvage``: they fold, whatever the
             file holds; those of the lines before the first damage are the originals; and ``damage`` says what was lost.
 
     Returns:

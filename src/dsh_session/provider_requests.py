@@ -154,7 +154,7 @@ def to_anthropic_messages(
     Neighbours of one role are one message. Results come first in the user's message behind their calls, and keep their
     images and their error flag. A call's arguments are sent as the object that their JSON text holds: ``{}`` for an
     empty text, and ``{"_raw": text}`` for one that holds no object, so that the model sees what it wrote. When the
-    first message is the model's, `BEGUN_BY_MODEL` goes before it.
+    first message is the model's, ``BEGUN_BY_MODEL`` goes before it.
 
     Args:
         messages: as for `to_openai_chat`.

@@ -220,7 +220,7 @@ class SessionStore:
         Args:
             session: the session; its pending events are kept until they are saved.
             on_conflict: what to do when another writer has appended to the session: ``"raise"``, or ``"rebase"`` to
-                take the other's events in as `rebase` does and try again, at most `REBASE_ATTEMPTS` times.
+                take the other's events in as `rebase` does and try again, at most ``REBASE_ATTEMPTS`` times.
 
         Returns:
             How many events were saved.

@@ -111,7 +111,10 @@ class Surface:
 
     @property
     def nodes(self) -> tuple[int, ...]:
-        """The seqs on the surface, in surface order. Cost: O(nodes)."""
+        """The seqs on the surface, in surface order.
+
+        Cost: O(nodes).
+        """
         return tuple(self)
 
     def __iter__(self) -> Iterator[int]:
