@@ -123,6 +123,25 @@ def test_topics_are_read_back_to_event_0(log: SessionLog) -> None:
         assert [*range(LENGTH)][::-1] == [seq for seq, _ in log.topics_back(before)]
 
 
+@given(place=st.integers(0, 10_000), batch=st.integers(1, 50))
+def test_the_way_back_to_a_topic_is_short(place: int, batch: int) -> None:
+    """To find the newest event of a topic, the database is given no more than twice the events behind it to look at."""
+    # given
+    given_to_look_at: list[range] = []
+
+    class Reader:
+        def topics(self, start: int, stop: int, **_: Any) -> list[tuple[int, str]]:
+            given_to_look_at.append(range(start, stop))
+            return [(place, "note")] if start <= place < stop else []
+
+    reader: Any = Reader()
+    # when
+    found = next(SessionLog("s", reader).topics_back(10_001, ["note"], batch=batch))
+    # then
+    assert found == (place, "note")
+    assert sum(map(len, given_to_look_at)) <= 2 * (10_001 - place) + 4 * batch
+
+
 @on_any_store
 @given(start=st.integers(0, LENGTH), stop=st.integers(0, LENGTH + 3))
 def test_topics_of_some_kinds_are_read_in_batches(log: SessionLog, start: int, stop: int) -> None:

@@ -118,6 +118,9 @@ class SessionLog(Sequence["SessionEvent"]):
     ) -> Iterator[tuple[int, str]]:
         """Iterate over (seq, topic) from the event before ``before`` back to ``start``, without reading payloads.
 
+        The database is asked for one range of seqs after the other, each as long as all before it. So it passes over no
+        more than twice the events that it must, whatever way it chooses to look for a topic.
+
         Args:
             before: the seq to begin below.
             topics: those to show; all of them where none are named.
@@ -126,10 +129,16 @@ class SessionLog(Sequence["SessionEvent"]):
 
         Cost: O(events passed), in the database where they are of other topics.
         """
+        span = 4 * batch
         while before > start:
-            found = self._reader.topics(start, before, desc=True, limit=batch, topics=topics)
+            low = max(start, before - span)
+            found = self._reader.topics(low, before, desc=True, limit=batch, topics=topics)
             yield from found
-            before = found[-1][0] if len(found) == batch else start
+            if len(found) == batch:
+                before = found[-1][0]
+            else:
+                before = low
+                span *= 2
 
     def events_at(self, seqs: Iterable[int]) -> list[SessionEvent]:
         """Return the events of some seqs, in seq order; seqs that are not in the log are passed over."""
