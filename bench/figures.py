@@ -1,26 +1,61 @@
-"""Timing: medians of alternating runs, and ratios within one process."""
+"""Timing: medians of runs that alternate, ratios within one process, and the lines of the table."""
 
 from __future__ import annotations
 
 import gc
 from statistics import median
 from time import perf_counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-RUNS = 5
-
 
 class Row(NamedTuple):
-    """One line of the table."""
+    """One line of the table.
+
+    Attributes:
+        what: what was done.
+        figure: what ours took.
+        against: what it is held against, and what that took.
+        value: what a bound is about: a ratio, unless there is a unit.
+        unit: of the value.
+        at_most: the bound from above.
+        at_least: the bound from below.
+    """
 
     what: str
     figure: str
-    against: str
-    ratio: str
-    bound: str
+    against: str = ""
+    value: float | None = None
+    unit: str = ""
+    at_most: float | None = None
+    at_least: float | None = None
+
+    def cells(self) -> tuple[str, ...]:
+        """Return the line as text."""
+        value = "" if self.value is None else f"{self.value:,.2f}{self.unit}"
+        return self.what, self.figure, self.against, value, self._bound()
+
+    def _bound(self) -> str:
+        value, bound, is_met = self.value or 0.0, "", True
+        if self.at_most is not None:
+            bound, is_met = f"≤ {self.at_most:g}{self.unit}", value <= self.at_most
+        if self.at_least is not None:
+            bound, is_met = f"≥ {self.at_least:g}{self.unit}", value >= self.at_least
+        return bound if is_met else f"{bound} **missed**"
+
+
+class Timing(NamedTuple):
+    """What one of several things took that were done in turn.
+
+    Attributes:
+        seconds: the median.
+        times: the median, round by round, of how many times longer the first of them took.
+    """
+
+    seconds: float
+    times: float
 
 
 def seconds(run: Callable[[], object]) -> float:
@@ -31,16 +66,32 @@ def seconds(run: Callable[[], object]) -> float:
     return perf_counter() - start
 
 
-def paired(ours: Callable[[], object], yardstick: Callable[[], object], runs: int = RUNS) -> tuple[float, float, float]:
-    """Time two things in turn; return both medians in seconds, and the median of the ratios pair by pair."""
-    pairs = [(seconds(ours), seconds(yardstick)) for _ in range(runs)]
-    return (
-        median(mine for mine, _ in pairs),
-        median(theirs for _, theirs in pairs),
-        median(mine / theirs for mine, theirs in pairs),
-    )
+def after(make: Callable[[], Any], run: Callable[[Any], object]) -> float:
+    """Return how long a call takes on something newly made, whose making does not count."""
+    made = make()
+    return seconds(lambda: run(made))
+
+
+def in_turn(*measures: Callable[[], float], runs: int) -> list[Timing]:
+    """Take several measures in turn, in rounds; each returns its own seconds."""
+    rounds = [[measure() for measure in measures] for _ in range(runs)]
+    firsts = [taken[0] for taken in rounds]
+    return [
+        Timing(median(taken), median(first / one for first, one in zip(firsts, taken, strict=True)))
+        for taken in zip(*rounds, strict=True)
+    ]
 
 
 def micro(value: float, count: int) -> str:
     """Write seconds over a count as microseconds each."""
     return f"{value / count * 1e6:,.2f} µs"
+
+
+def milli(value: float, count: int = 1) -> str:
+    """Write seconds over a count as milliseconds each."""
+    return f"{value / count * 1e3:,.2f} ms"
+
+
+def rate(value: float, count: int) -> str:
+    """Write a count over seconds."""
+    return f"{count / value:,.0f} events/s"

