@@ -2,7 +2,7 @@
 UV := $(shell command -v uv 2>/dev/null || echo .uv/bin/uv)
 RUN := $(UV) run --quiet --no-default-groups
 
-.PHONY: demo test check bench
+.PHONY: demo test laws check docs bench
 
 demo: $(UV)
 	@$(RUN) --extra terminal dsh-session demo
@@ -11,6 +11,10 @@ demo: $(UV)
 test: $(UV)
 	$(RUN) --group test pytest -n auto --cov --cov-report=term --cov-fail-under=100
 
+# make laws LAWS=10000: every law draws that many examples, others at every run
+laws: $(UV)
+	HYPOTHESIS_PROFILE=laws $(RUN) --group test pytest -n auto -m hypothesis
+
 check: $(UV)
 	$(RUN) --group dev ruff format --check .
 	$(RUN) --group dev ruff check .
@@ -18,6 +22,10 @@ check: $(UV)
 	$(RUN) --group dev pyright
 	$(RUN) --group dev lint-imports --no-cache
 	$(RUN) --group dev interrogate --quiet src
+	@$(MAKE) --no-print-directory docs
+
+docs: $(UV)
+	$(RUN) --group docs sphinx-build --quiet --fresh-env --fail-on-warning --keep-going docs docs/_build
 
 bench: $(UV)
 	$(RUN) --group test python bench/run.py

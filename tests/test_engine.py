@@ -29,16 +29,13 @@ from dsh_compact import (
     begin_compaction,
     check_brackets,
 )
-from dsh_compact.testing import ScriptedSummarizer, answers, check_engine, worked_logs
+from dsh_compact.testing import ScriptedSummarizer, check_engine, check_engine_laws, worked_logs
 from dsh_session import APPEND, Replace, lossless_json, user_message
 from played import ROUTE, WORDS, in_short, in_short_later, names, new_session, play, played, types
 from stored import say
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from dsh_compact import SummaryRequest
-    from dsh_compact.testing import Answer
     from dsh_session import Session, SessionEvent
 
 TEXT: Any = {"type": "text", "text": "in short"}
@@ -53,15 +50,11 @@ def compact(session: Session, policy: CompactionPolicy = TIGHT, trigger: Any = "
     return BasicCompactionEngine(policy).compact(session, trigger, summarize=in_short)
 
 
-@pytest.mark.parametrize("is_pruning", [False, True])
-@settings(deadline=None, max_examples=30)
-@given(events=worked_logs(), script=st.lists(answers(), min_size=1, max_size=3))
-def test_the_standard_engine_keeps_every_law(
-    events: list[SessionEvent], script: Sequence[Answer], is_pruning: bool
-) -> None:
-    """Whatever the session and whatever its summarizer comes up with, with a pruner and without."""
-    pruner = ToolResultPruner(300, 100, 50) if is_pruning else None
-    check_engine(lambda: BasicCompactionEngine(pruner=pruner), events, script)
+QUICK = settings(deadline=None, max_examples=30)
+test_the_standard_engine_keeps_every_law = check_engine(BasicCompactionEngine(), settings=QUICK)
+test_the_standard_engine_with_a_pruner_keeps_every_law = check_engine(
+    BasicCompactionEngine(pruner=ToolResultPruner(300, 100, 50)), settings=QUICK
+)
 
 
 @settings(deadline=None, max_examples=12)
@@ -69,7 +62,7 @@ def test_the_standard_engine_keeps_every_law(
 def test_the_laws_hold_for_any_policy(events: list[SessionEvent], retain: int, retries: int) -> None:
     """What is kept and how often it is tried changes nothing in what an engine owes."""
     policy = CompactionPolicy(retain_tokens=retain, compaction_retries=retries)
-    check_engine(lambda: BasicCompactionEngine(policy), events, ["", "what matters"])
+    check_engine_laws(BasicCompactionEngine(policy), events, ["", "what matters"])
 
 
 @pytest.mark.parametrize("trigger", ["pressure", "overflow", "manual"])
@@ -743,5 +736,5 @@ def test_the_laws_find_an_engine_that_breaks_one(broken: type[Broken], script: l
     events = played("U A U A[a] R[a] A[b] R[b] U A[c] R[c]").pending
     policy = CompactionPolicy(retain_tokens=300)
     with pytest.raises(AssertionError, match=found):
-        check_engine(lambda: broken(policy), events, script)
-    check_engine(lambda: BasicCompactionEngine(policy), events, script)
+        check_engine_laws(broken(policy), events, script)
+    check_engine_laws(BasicCompactionEngine(policy), events, script)

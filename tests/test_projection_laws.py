@@ -2,9 +2,10 @@ from __future__ import annotations
 
 from copy import deepcopy
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
+import msgspec
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
@@ -24,18 +25,24 @@ from dsh_projections import (
     testing,
 )
 from dsh_projections.testing import (
+    check_changes_no_event,
     check_entries_keep_identity,
+    check_equals_oracle,
     check_live_equals_replay,
+    check_marker_decides,
     check_nothing_said_is_lost,
     check_pages_tile,
     check_projection,
+    check_projection_laws,
     check_reads_only_its_topics,
+    check_redelivery_changes_nothing,
     check_restores_at_every_cut,
+    check_strangers_change_nothing,
     projection_machine,
     session_logs,
 )
-from dsh_session import APPEND, SessionEvent, SessionHeader, Surface, assistant_message, user_message
-from dsh_session.testing import LogBuilder, naive_refusals
+from dsh_session import APPEND, Replace, SessionEvent, SessionHeader, Surface, assistant_message, user_message
+from dsh_session.testing import LogBuilder, logs, naive_refusals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -53,7 +60,9 @@ PROJECTIONS = [
     SessionCounts,
 ]
 
-QUICK_FIND = settings(max_examples=500, phases=[Phase.generate], derandomize=True, deadline=None)
+QUICK_FIND = settings(
+    max_examples=500, phases=[Phase.generate], derandomize=True, deadline=None, report_multiple_bugs=False
+)
 
 
 class Titles:
@@ -125,6 +134,50 @@ class ForgetfulOfWhatComes(Titles):
 class ReaderOfMore(Titles):
     def apply(self, event: SessionEvent) -> None:
         self.titles.append(event.type)
+
+
+class Meddling(Titles):
+    """Marks what it has read."""
+
+    def apply(self, event: SessionEvent) -> None:
+        super().apply(event)
+        if event.type == "session/title":
+            msgspec.structs.force_setattr(event, "ignorable", True)
+
+
+class GoesByLooks(Titles):
+    """Takes whatever holds a title for one."""
+
+    def apply(self, event: SessionEvent) -> None:
+        if isinstance(event.data, dict) and "title" in event.data:
+            self.titles.append(event.data["title"])
+
+
+class CountsDeliveries(Titles):
+    """Keeps what it has read where a crash of its runner does not undo it."""
+
+    read: ClassVar[set[int]] = set()
+
+    def apply(self, event: SessionEvent) -> None:
+        if event.type == "session/title":
+            self.titles.append("again" if event.seq in self.read else "first")
+            self.read.add(event.seq)
+
+
+class OfTheSurface(HumanTranscript):
+    """Hides what a replacement took off the surface, as a reader of the surface would."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hidden: set[int] = set()
+
+    def apply(self, event: SessionEvent) -> None:
+        super().apply(event)
+        if isinstance(event.surface_op, Replace):
+            self.hidden.update(event.source_event_seqs or ())
+
+    def view(self) -> Any:
+        return [entry for entry in super().view() if entry.seq not in self.hidden]
 
 
 class Lossy(HumanTranscript):
@@ -219,12 +272,35 @@ def test_the_logs_are_valid(events: list[SessionEvent]) -> None:
         surface.apply(surface.plan(event))
 
 
-@pytest.mark.parametrize("make", [*PROJECTIONS, Titles, EverythingSeen])
-@settings(max_examples=25, deadline=None)
-@given(events=session_logs(max_moves=16))
-def test_a_projection_keeps_its_laws(make: Callable[[], Projection[Any]], events: list[SessionEvent]) -> None:
-    """Every projection of ours shows the same view live, replayed, restored anywhere, and fed its topics alone."""
-    check_projection(make, events)
+FEW = settings(max_examples=25, deadline=None)
+
+
+check_ours = partial(check_projection, logs=session_logs(max_moves=16), settings=FEW)
+
+test_the_progress_keeps_its_laws = check_ours(CompactionProgress)
+test_the_liveness_keeps_its_laws = check_ours(ContextLiveness)
+test_the_classifier_keeps_its_laws = check_ours(EventClassifier)
+test_the_transcript_keeps_its_laws = check_ours(HumanTranscript)
+test_the_surface_keeps_its_laws = check_ours(ModelSurface)
+test_the_projector_keeps_its_laws = check_ours(partial(ReferenceProjector, OTHER_SESSION, max_bytes=600))
+test_the_counts_keep_their_laws = check_ours(SessionCounts)
+
+
+def naive_titles(events: Sequence[SessionEvent]) -> list[str]:
+    return [event.data["title"] for event in events if event.type == "session/title"]
+
+
+test_titles_keep_their_laws = check_projection(Titles, oracle=naive_titles, settings=FEW)
+test_what_sees_everything_keeps_its_laws = check_projection(
+    EverythingSeen, oracle=lambda events: [event.type for event in events], logs=logs(), settings=FEW
+)
+
+
+@settings(FEW, max_examples=40)
+@given(session_logs(max_moves=16))
+def test_the_marker_decides_what_the_human_sees(events: list[SessionEvent]) -> None:
+    """Whatever else a log holds, the transcript shows an event by that event's own marker."""
+    check_marker_decides(HumanTranscript, events)
 
 
 @pytest.mark.parametrize("make", PROJECTIONS)
@@ -242,13 +318,23 @@ def test_a_projection_survives_crashes(make: Callable[[], Projection[Any]]) -> N
         (check_restores_at_every_cut, Forgetful),
         (check_restores_at_every_cut, ForgetfulOfWhatComes),
         (check_reads_only_its_topics, ReaderOfMore),
+        (check_changes_no_event, Meddling),
+        (check_strangers_change_nothing, GoesByLooks),
     ],
 )
 def test_a_law_finds_what_breaks_it(law: Callable[..., None], make: Callable[[], Projection[Any]]) -> None:
     """Each law refuses a projection that breaks it, on a log where it shows; so does the check of all of them."""
-    for check in (law, check_projection):
+    for check in (law, check_projection_laws):
         with pytest.raises(AssertionError, match=r"expected .*, found"):
             check(make, titled())
+    with pytest.raises(AssertionError, match=r"expected .*, found"):
+        check_projection(make, settings=QUICK_FIND)()
+
+
+def test_what_is_kept_where_no_crash_undoes_it_is_found() -> None:
+    """A projection whose memory outlives its runner takes an event that is delivered again for another one."""
+    with pytest.raises(AssertionError, match="what is shown of events that were delivered again: expected"):
+        check_redelivery_changes_nothing(CountsDeliveries, titled())
 
 
 @pytest.mark.parametrize("make", [Forgetful, ForgetfulOfWhatComes])
@@ -270,6 +356,32 @@ def test_a_transcript_that_compaction_shortens_is_refused() -> None:
     check_nothing_said_is_lost(HumanTranscript, compacted())
     with pytest.raises(AssertionError, match="at seq 3"):
         check_nothing_said_is_lost(Lossy, compacted())
+
+
+def test_a_transcript_that_reads_the_surface_is_refused() -> None:
+    """An event whose neighbours decide whether it is shown is found, and so is one that its place hides."""
+    check_marker_decides(HumanTranscript, compacted())
+    with pytest.raises(AssertionError, match=r"whether the event at seq . is shown, when the others have changed"):
+        check_marker_decides(OfTheSurface, compacted())
+
+
+def test_a_view_that_the_oracle_does_not_confirm_is_refused() -> None:
+    """The law of oracles finds a view that differs at any time, the beginning included."""
+    check_equals_oracle(Titles, titled(), naive_titles)
+    for oracle in (lambda events: naive_titles(events)[:1], lambda _: ["none"]):
+        with pytest.raises(AssertionError, match="against the oracle: expected"):
+            check_equals_oracle(Titles, titled(), oracle)
+        with pytest.raises(AssertionError, match="against the oracle: expected"):
+            check_projection(Titles, oracle=oracle, settings=QUICK_FIND)()
+
+
+def test_a_failing_log_is_shown_as_a_table() -> None:
+    """What a person reads first of a failure is the log, a line an event, as small as it can be."""
+    with pytest.raises(AssertionError) as caught:
+        check_projection(ReaderOfMore, settings=settings(max_examples=200, derandomize=True, database=None))()
+    # then
+    table = next(note for note in caught.value.__notes__ if "gist" in note)
+    assert [line.split()[0] for line in table[table.index("seq ") :].splitlines()][:2] == ["seq", "0"]
 
 
 def test_a_transcript_that_copies_its_entries_is_refused() -> None:

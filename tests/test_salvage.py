@@ -9,7 +9,6 @@ import msgspec
 import pytest
 import zstandard
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from dsh_session import (
     APPEND,
@@ -25,7 +24,7 @@ from dsh_session import (
 from dsh_session.jsonl import line_of, read_jsonl, write_jsonl
 from dsh_session.jsonl_reader import DamagedLogError
 from dsh_session.salvage import SALVAGED_EVENT_TYPE, Damage
-from dsh_session.testing import logs
+from dsh_session.testing import DamagedLog, damaged_logs, logs
 
 HEADER = SessionHeader(id="s1", created_at=17)
 HEADER_LINE = lossless_json.encode(HEADER.to_wire())
@@ -64,37 +63,17 @@ def found(damage: list[Damage]) -> list[tuple[str, int]]:
     return [(one.kind, one.line) for one in damage]
 
 
-@st.composite
-def edits(draw: st.DrawFn, data: bytes) -> tuple[bytes, int]:
-    """Give bytes that were damaged in one to three places, and the first place at which they were."""
-    first = len(data)
-    for _ in range(draw(st.integers(1, 3))):
-        place = draw(st.integers(0, max(len(data) - 1, 0)))
-        end = place + draw(st.sampled_from([0, 1, 1, 2, 40, 400, len(data)]))
-        hard = st.sampled_from([b"", b"\n", b"{", b"}", b"}{", b'"', b",", b"\0" * 9, b"0", b"1", b"9", b"\\ud83d"])
-        put = draw(hard | st.binary(max_size=3) | st.just(data[place:end] * 2))
-        data = data[:place] + put + data[end:]
-        first = min(first, place)
-    return data, first
-
-
 @settings(max_examples=150, deadline=None)
-@given(logs(max_moves=12), st.booleans(), st.data())
-def test_a_damaged_log_is_always_salvaged(events: list[SessionEvent], pack: bool, draw: st.DataObject) -> None:
+@given(damaged_logs())
+def test_a_damaged_log_is_always_salvaged(damaged: DamagedLog) -> None:
     """Whatever happens to a file with a header, lenient reading gives a log that every reader can take.
 
     Its seqs have no gap, it folds, a session receives it, and up to the first damaged line it is the original.
     """
-    file = io.BytesIO()
-    write_jsonl(file, HEADER, [msgspec.structs.replace(event, session_id="s1") for event in events], pack=pack)
-    original = file.getvalue()
-    data, first = draw.draw(edits(original))
-    lines_before = original[:first].count(b"\n")
-
     try:
-        reader = read_jsonl([data], lenient=True)
+        reader = read_jsonl([damaged.data], lenient=True)
     except DamagedLogError:
-        assert lines_before == 0
+        assert damaged.sound == b""
         return
     log = list(reader)
 
@@ -103,21 +82,17 @@ def test_a_damaged_log_is_always_salvaged(events: list[SessionEvent], pack: bool
     session = Session(reader.header)
     for event in log:
         session.receive(event)
-    if lines_before:
-        untouched = list(read_jsonl([original[: original[:first].rindex(b"\n") + 1]]))
+    if damaged.sound:
+        untouched = list(read_jsonl([damaged.sound]))
         assert untouched == log[: len(untouched)]
 
 
 @settings(max_examples=40, deadline=None)
-@given(logs(max_moves=8), st.data())
-def test_a_damaged_compressed_log_is_always_salvaged(events: list[SessionEvent], draw: st.DataObject) -> None:
+@given(damaged_logs(logs=logs(max_moves=8), compress="zstd"))
+def test_a_damaged_compressed_log_is_always_salvaged(damaged: DamagedLog) -> None:
     """Damage to compressed bytes is reported, and what was decompressed before it makes a log."""
-    file = io.BytesIO()
-    write_jsonl(file, HEADER, [msgspec.structs.replace(event, session_id="s1") for event in events], compress="zstd")
-    data, _ = draw.draw(edits(file.getvalue()))
-
     try:
-        reader = read_jsonl([data], lenient=True)
+        reader = read_jsonl([damaged.data], lenient=True)
     except DamagedLogError:
         return
     log = list(reader)

@@ -9,20 +9,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
+import hypothesis
 import pytest
-from hypothesis import Phase, find, given, settings
+from hypothesis import Phase, find, settings
 from hypothesis import strategies as st
 
 from dsh_session import (
     APPEND,
+    SURFACE_EVENT_TYPES,
     Append,
+    InvalidSurfaceError,
     Replace,
     SessionEvent,
     SurfaceFold,
+    assistant_message,
     fold_surface,
     interrupted_turn_closers,
     is_append_surface_event,
     lossless_json,
+    message_of,
+    read_jsonl,
+    tool_calls_of,
     tool_result_message,
     user_message,
 )
@@ -33,21 +40,38 @@ from dsh_session.testing import (
     check_lossless,
     check_repair,
     contents,
+    crash_prefixes,
+    damaged_logs,
+    given,
+    interleavings,
+    irregular_moves,
     is_same_json,
     json_values,
+    jsonl_forms,
     log_moves,
     logs,
+    messages,
     naive_chains,
     naive_classes,
+    naive_rebase,
     naive_refusals,
     naive_surface,
+    replaced_logs,
+    replacement_moves,
+    session_of,
+    show_log,
     surface_ops,
     texts,
+    turn_moves,
+    turns,
     user_messages,
+    wire_forms,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from dsh_session import Session
 
 VECTORS = Path(__file__).parent / "vectors"
 CLASSIFY = json.loads((VECTORS / "classify.json").read_text("utf-8"))
@@ -61,7 +85,7 @@ def drawn_from(strategy: st.SearchStrategy[T], count: int) -> list[T]:
     """Return values that a strategy gives, the same in every run."""
     drawn: list[T] = []
 
-    @given(strategy)
+    @hypothesis.given(strategy)
     @settings(max_examples=count, database=None, derandomize=True, deadline=None, phases=[Phase.generate])
     def draw(value: T) -> None:
         drawn.append(value)
@@ -107,7 +131,7 @@ def test_the_naive_fold_finds_what_is_recorded(case: dict[str, Any]) -> None:
     ]
 
 
-@given(logs())
+@hypothesis.given(logs())
 @settings(max_examples=40)
 def test_every_event_of_a_log_may_come_next(events: Log) -> None:
     """A log that is given breaks no rule at any event."""
@@ -204,6 +228,252 @@ def test_a_log_is_made_of_the_callers_moves() -> None:
     assert any({"ping", "turn/start"} <= {event.type for event in log} for log in joined)
 
 
+def results_by_call(log: Log) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for event in log:
+        if event.type == "tool/result":
+            found.setdefault(message_of(event.type, event.data)["source"]["callId"], []).append(event.seq)
+    return found
+
+
+def asked(log: Log) -> list[list[str]]:
+    """The call ids of every answer that asks for some."""
+    answers = [message_of(event.type, event.data) for event in log if event.type == "assistant/message"]
+    return [ids for answer in answers if (ids := [call["id"] for call in tool_calls_of(answer)])]
+
+
+def ends_of_turns(log: Log) -> list[int]:
+    return [event.seq for event in log if event.type == "turn/end"]
+
+
+def pairs(log: Log) -> list[tuple[SessionEvent, list[SessionEvent]]]:
+    """Every replacement with the replacements among what it shadowed."""
+    return [(event, [one for one in gone if isinstance(one.surface_op, Replace)]) for event, gone in replaced(log)]
+
+
+CORNERS: dict[str, tuple[st.SearchStrategy[Log], list[Callable[[Log], object]]]] = {
+    "turns": (
+        turns(),
+        [
+            lambda log: any(len(ids) == 3 for ids in asked(log)),
+            lambda log: len(asked(log)) > 2,
+            lambda log: any(call not in results_by_call(log) for ids in asked(log) for call in ids),
+            lambda log: (
+                ends_of_turns(log) and any(s > ends_of_turns(log)[0] for (s, *_) in results_by_call(log).values())
+            ),
+            lambda log: (
+                any(one > two for (one, *_), (two, *_) in pairwise(results_by_call(log).values()))
+                or list(results_by_call(log)) != sorted(results_by_call(log))
+            ),
+            lambda log: len(ends_of_turns(log)) == 3,
+            lambda log: any(event.type == "assistant/chunk" for event in log),
+        ],
+    ),
+    "turns after others": (
+        logs(log_moves() | turn_moves()),
+        [lambda log: ("step/end", "turn/end") in pairwise(e.type for e in log)],
+    ),
+    "replaced_logs": (
+        replaced_logs(),
+        [
+            lambda log: any(older for _, older in pairs(log)),
+            lambda log: any(
+                len(gone) == 1 and older for (_, gone), (_, older) in zip(replaced(log), pairs(log), strict=True)
+            ),
+            lambda log: any(len(gone) > 3 for _, gone in replaced(log)),
+            lambda log: any(b'"plugin":"notes"' in event.encoded_data for event, _ in replaced(log)),
+            lambda log: any(event.type == "steering/message" for event in log),
+        ],
+    ),
+    "replacement_moves": (logs(log_moves() | replacement_moves()), [lambda log: len(replaced(log)) > 3]),
+    "irregular_moves": (
+        logs(log_moves() | irregular_moves() | irregular_moves()),
+        [
+            lambda log: any(len(seqs) > 1 for seqs in results_by_call(log).values()),
+            lambda log: len({i for ids in asked(log) for i in ids}) < sum(len(set(ids)) for ids in asked(log)),
+            lambda log: any(len(ids) > len(set(ids)) for ids in asked(log)),
+            lambda log: any(event.type == "assistant/message" and "message" not in event.data for event in log),
+            lambda log: any(event.type == "user/message" and "id" not in event.data for event in log),
+        ],
+    ),
+    "crash_prefixes": (
+        crash_prefixes(),
+        [
+            lambda log: any(closer.type == "tool/result" for closer in interrupted_turn_closers(log)),
+            lambda log: log and log[-1].type == "assistant/chunk",
+            lambda log: log and log[-1].type == "turn/start",
+        ],
+    ),
+    "crash_prefixes of logs without turns": (crash_prefixes(logs=replaced_logs()), [lambda log: not log, bool]),
+}
+
+
+@pytest.mark.parametrize("name", CORNERS)
+def test_logs_of_a_kind_are_valid_and_reach_their_corners(name: str) -> None:
+    """Each strategy of logs gives what it is for, and no event that may not come next."""
+    # given
+    strategy, corners = CORNERS[name]
+    # when
+    drawn = drawn_from(strategy, 100)
+    # then
+    assert [True] * len(corners) == [any(is_corner(log) for log in drawn) for is_corner in corners]
+    for log in drawn[:30]:
+        assert [set()] * len(log) == [naive_refusals(log[:seq], event) for seq, event in enumerate(log)]
+        session_of(log)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "is_found", "types"),
+    [
+        (turns(), lambda log: any(len(ids) > 1 for ids in asked(log)), 13),
+        (replaced_logs(), lambda log: any(older for _, older in pairs(log)), 3),
+        (crash_prefixes(logs=turns()), lambda log: bool(asked(log)), 4),
+    ],
+)
+def test_logs_of_a_kind_shrink_to_what_a_person_can_read(
+    strategy: st.SearchStrategy[Log], is_found: Callable[[Log], bool], types: int
+) -> None:
+    """The simplest log of what is looked for holds little else."""
+    log = find(strategy, is_found, settings=settings(database=None, max_examples=2000, deadline=None))
+    assert types == len(log)
+
+
+@hypothesis.given(wire_forms(), jsonl_forms(), jsonl_forms(logs=turns(), compress="zstd"))
+@settings(max_examples=40, deadline=None)
+def test_what_travels_arrives(wires: Any, plain: Any, compressed: Any) -> None:
+    """Every wire form is read as its event, and every file as its log."""
+    events, written = wires
+    assert events == [SessionEvent.from_wire(wire) for wire in written]
+    for header, log, data in (plain, compressed):
+        reader = read_jsonl([data])
+        assert (header, log, []) == (reader.header, list(reader), reader.damage)
+
+
+def test_forms_are_spelled_in_every_way() -> None:
+    """Among the forms are later spellings, keys in another order, packed rows, and files of other writers."""
+    # when
+    wires = [wire for _, written in drawn_from(wire_forms(logs=replaced_logs()), 60) for wire in written]
+    files = [data for _, _, data in drawn_from(jsonl_forms(), 60)]
+    # then
+    assert any("startSeq" in wire.get("surfaceOp", ()) for wire in wires)
+    assert any(next(iter(wire)) != "type" for wire in wires)
+    assert any(b'"type":"text-chunks"' in data for data in files)
+    assert any(b'{"type": "session"' in data and not data.endswith(b"\n") for data in files)
+
+
+def test_damage_says_what_it_was() -> None:
+    """What was damaged is the file that was written, after the edits; the lines before the first edit are sound."""
+    drawn = drawn_from(damaged_logs(), 60)
+    for damaged in drawn:
+        data = damaged.original
+        for edit in damaged.edits:
+            assert edit.removed == data[edit.place : edit.place + len(edit.removed)]
+            data = data[: edit.place] + edit.put + data[edit.place + len(edit.removed) :]
+        assert damaged.data == data
+        assert damaged.data.startswith(damaged.sound)
+        assert damaged.original.startswith(damaged.sound)
+        assert damaged.events == list(read_jsonl([damaged.original]))
+    assert {1, 2, 3} == {len(damaged.edits) for damaged in drawn}
+    assert any(damaged.sound.count(b"\n") > 2 for damaged in drawn)
+
+
+def test_two_writers_are_in_each_others_way_and_are_not() -> None:
+    """Among the interleavings are those that a rebase settles, and those that it cannot; each part fits by itself."""
+    drawn = drawn_from(interleavings(), 100)
+    for work in drawn[:30]:
+        session_of([*work.base, *work.theirs])
+        session_of([*work.base, *work.ours])
+    outcomes = [naive_rebase(work) for work in drawn if work.theirs and work.ours]
+    assert {True, False} == {misfit is None for _, misfit in outcomes}
+    assert any(b'"shadowedSeqs"' in event.encoded_data for work in drawn for event in work.ours)
+
+
+def test_a_log_is_shown_as_a_table() -> None:
+    """A line an event: its seq, its topic, what it replaces and cites, and the gist of what it says."""
+    # given
+    log = LogBuilder()
+    call: Any = {"type": "tool-call", "id": "c", "name": "run", "arguments": "{}"}
+    image: Any = {"type": "image", "mimeType": "image/png", "data": "iVBORw0="}
+    log.append("user/message", user_message([{"type": "text", "text": "torn \ud83d"}, image]), APPEND)
+    log.append("assistant/message", assistant_message([call], turn=1, step=1, provider="p", model="m"), APPEND, [])
+    log.append("tool/result", tool_result_message("c", "done", turn=1, step=1), APPEND)
+    log.replace("user/message", user_message("x" * 99, source={"kind": "plugin", "plugin": "notes"}), 0, 2)
+    log.append("steering/message", [], APPEND)
+    log.append("turn/end", {"turn": 1})
+    # then
+    assert show_log(log.events).splitlines() == [
+        "seq  topic                     replaces  cites    gist",
+        "0    append:user/message                          user: 'torn \\ud83d' <image>",
+        "1    append:assistant/message            nothing  model: run(c)",
+        "2    append:tool/result                           tool: c -> 'done'",
+        f"3    replace:user/message      0..2      0,1,2    notes: '{'x' * 49}...",
+        "4    append:steering/message                      []",
+        '5    log:turn/end                                 {"turn":1}',
+    ]
+
+
+def say(session: Session) -> None:
+    session.append("user/message", user_message("hi", message_id="m"), APPEND)
+
+
+def said() -> Log:
+    log = LogBuilder()
+    log.append("user/message", user_message("hi", message_id="m"), APPEND)
+    return log.events
+
+
+def refuse(session: Session) -> None:
+    session.append("user/message", user_message("hi"))
+
+
+def fail_after_all(session: Session) -> None:
+    session.append("turn/start", {"turn": 1})
+    raise RuntimeError("after all")
+
+
+def forget(session: Session) -> None:
+    session.forget_pending(1)
+
+
+def test_an_example_of_a_command_states_what_comes_of_it() -> None:
+    """Events come out, by their topics or whole, or an error by its class or whole, or both, or nothing."""
+    # given
+    expected = SessionEvent("elsewhere", 1, 99, "user/message", said()[0].encoded_data, APPEND)
+    # then
+    given().when(say).then("append:user/message")
+    given(said()).when(say).then(expected)
+    given(said()).when(refuse).then(InvalidSurfaceError)
+    given(said()).when(lambda session: session.messages()).then()
+    given().when(fail_after_all).then("log:turn/start", RuntimeError("after all"))
+
+
+@pytest.mark.parametrize(
+    ("command", "outcome", "found"),
+    [
+        (say, [], "expected \\[\\], but these events came out:\nseq .*\n1 .* user: 'hi'"),
+        (say, ["append:user/message"] * 2, "but these events came out"),
+        (say, ["replace:user/message"], "but these events came out"),
+        (say, said(), "but these events came out"),
+        (say, ["append:user/message", ValueError], "expected .*ValueError.*, but nothing was raised"),
+        (refuse, [KeyError], "but InvalidSurfaceError.* was raised"),
+        (refuse, [InvalidSurfaceError("other", rule="seq")], "but InvalidSurfaceError.* was raised"),
+        (fail_after_all, [RuntimeError], "but these events came out"),
+        (forget, [], "the log that was given"),
+        (lambda session: session.surface.skip_to(9), [], "nothing came out, and yet the state changed"),
+    ],
+)
+def test_an_example_of_a_command_is_refuted(command: Any, outcome: list[Any], found: str) -> None:
+    """Whatever else comes of the command, more, less, or something in the log that was given, is found."""
+    with pytest.raises(AssertionError, match=found):
+        given(said()).when(command).then(*outcome)
+
+
+def test_an_error_that_nobody_stated_comes_out_as_it_is() -> None:
+    """Where an example says nothing of an error, it is the author who hears of it."""
+    with pytest.raises(InvalidSurfaceError):
+        given(said()).when(refuse).then("append:user/message")
+
+
 RULES = {
     "seq",
     "marker-missing",
@@ -251,14 +521,38 @@ def test_candidates_break_every_rule() -> None:
                 lambda value: str(2**63 - 1) in repr(value),
                 lambda value: str(-(2**63)) in repr(value),
                 lambda value: isinstance(value, dict) and any(isinstance(item, list) for item in value.values()),
+                lambda value: repr(value).startswith("[" * 60),
+                lambda value: isinstance(value, dict) and len(value) > 100,
             ],
         ),
         (contents(), [lambda content: len(content) > 2, lambda content: not content]),
         (user_messages(), [lambda message: message["source"]["kind"] == "session-reference"]),
+        (
+            messages(),
+            [
+                *(lambda message, kind=kind: message[0] == kind for kind in sorted(SURFACE_EVENT_TYPES)),
+                lambda message: message[0] == "assistant/message" and len(message[1]["message"]["content"]) > 3,
+                lambda message: message[0] == "assistant/message" and not message[1]["message"]["content"],
+                lambda message: message[1].get("interrupted") is True,
+                lambda message: "usage" in message[1],
+                lambda message: "error" in message[1],
+                lambda message: "meta" in message[1],
+            ],
+        ),
+        (messages(kinds=["tool/result"]), [lambda message: message[0] == "tool/result"]),
         (surface_ops(), [lambda op: isinstance(op, Append), lambda op: isinstance(op, Replace) and op.start > op.end]),
         (surface_ops(st.just(77)), [lambda op: op == Replace(77, 77)]),
     ],
-    ids=["texts", "json_values", "contents", "user_messages", "surface_ops", "surface_ops of ends"],
+    ids=[
+        "texts",
+        "json_values",
+        "contents",
+        "user_messages",
+        "messages",
+        "results",
+        "surface_ops",
+        "surface_ops of ends",
+    ],
 )
 def test_a_strategy_reaches_its_corners(
     strategy: st.SearchStrategy[Any], corners: list[Callable[[Any], object]]

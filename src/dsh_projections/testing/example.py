@@ -1,4 +1,7 @@
-"""Examples: given a log, when events happen, then a projection shows this, whichever way it came there."""
+"""Examples of views: given a log, when events happen, then a projection shows this, whichever way it came there.
+
+What comes of a *command* that is run on a session is stated with `dsh_session.testing.given`.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from dsh_projections.projection import replay
-from dsh_projections.testing.laws import check_projection
+from dsh_projections.testing.laws import check_projection_laws
+from dsh_session.testing.assertions import expect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,7 +37,7 @@ class Example:
         return Example(self.make, (*self.events, *events))
 
     def then(self, expected: Any, seen: Callable[[Any], Any] = lambda view: view) -> None:
-        """Check what the projection shows: live, replayed, restored anywhere, and fed its own topics only.
+        """Check what the projection shows, and that it keeps the laws of `check_projection_laws` on this log.
 
         Args:
             expected: what is to be seen.
@@ -42,10 +46,8 @@ class Example:
         Raises:
             AssertionError: it shows something else, or not the same whichever way it came there.
         """
-        check_projection(self.make, self.events)
-        actual = seen(replay(self.make(), self.events).view())
-        if expected != actual:
-            raise AssertionError(f"expected {expected!r}, found {actual!r}")
+        check_projection_laws(self.make, self.events)
+        expect(expected, seen(replay(self.make(), self.events).view()), "what is seen")
 
 
 def given(make: Callable[[], Projection[Any]], events: Sequence[SessionEvent] = ()) -> Example:
@@ -53,6 +55,6 @@ def given(make: Callable[[], Projection[Any]], events: Sequence[SessionEvent] = 
 
     Args:
         make: makes the projection.
-        events: the log, in seq order; `dsh_session.testing.LogBuilder` writes one.
+        events: the log, in seq order from 0; `dsh_session.testing.LogBuilder` writes one.
     """
     return Example(make, tuple(events))

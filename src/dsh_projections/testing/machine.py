@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from dsh_compact.testing import session_moves
 from dsh_projections.projection import replay
-from dsh_projections.testing.session_logs import session_moves
 from dsh_session import lossless_json, topic_of
 from dsh_session.testing import LogBuilder
+from dsh_session.testing.assertions import expect
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,8 +69,6 @@ def projection_machine(
         @invariant()
         def shows_what_a_replay_shows(self) -> None:
             """Compare the reader with one that has read the whole log."""
-            expected, actual = replay(make(), self.log.events).view(), self.reader.view()
-            if expected != actual:
-                raise AssertionError(f"expected {expected!r}, found {actual!r}")
+            expect(replay(make(), self.log.events).view(), self.reader.view(), "what the reader shows")
 
     return ProjectionMachine

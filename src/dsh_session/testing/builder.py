@@ -1,15 +1,19 @@
-"""A log written by hand: for examples, for moves, and for logs that are wrong on purpose."""
+"""A log written by hand: for examples, for moves, for logs that are wrong on purpose, and a session that has one."""
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from dsh_session import lossless_json
 from dsh_session.event import Replace, SessionEvent
+from dsh_session.header import SessionHeader
+from dsh_session.session import Session
 from dsh_session.testing.oracles import naive_surface
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from dsh_session.event import SurfaceOp
 
@@ -59,3 +63,15 @@ class LogBuilder:
         nodes = self.nodes
         shadowed = nodes[nodes.index(start) : nodes.index(end) + 1]
         return self.append(type, data, Replace(start, end), shadowed)
+
+
+def session_of(events: Iterable[SessionEvent]) -> Session:
+    """Make a session in memory that has a log, as its pending events, and a clock that gives each time once.
+
+    Args:
+        events: a valid log, in seq order from 0.
+    """
+    session = Session(SessionHeader(id="s", created_at=0), clock=partial(next, count(1)))
+    for event in events:
+        session.receive(event)
+    return session

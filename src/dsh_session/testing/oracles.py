@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any, Literal, assert_never
 
 from dsh_session.event import SURFACE_EVENT_TYPES, Append, Replace
 from dsh_session.surface import Replacement, SurfaceFold
+from dsh_session.testing.assertions import hold
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from dsh_session.event import SessionEvent
+    from dsh_session.testing.logs import Interleaving
 
 
 def is_same_json(one: Any, other: Any) -> bool:
@@ -89,6 +91,21 @@ def naive_refusals(events: Sequence[SessionEvent], candidate: SessionEvent) -> s
     return {rule for rule, is_broken in broken.items() if is_broken}
 
 
+def naive_rebase(work: Interleaving) -> tuple[list[SessionEvent], int | None]:
+    """Put what we have pending behind what another writer saved, by the wire form of each event.
+
+    Returns:
+        The log, and None; or how far it came, and the seq of our first event that does not fit there.
+    """
+    log = [*work.base, *work.theirs]
+    for event in work.ours:
+        candidate = _moved(event, len(work.base), len(work.theirs))
+        if naive_refusals(log, candidate):
+            return log, event.seq
+        log.append(candidate)
+    return log, None
+
+
 def check_lossless(round_trip: Callable[[Any], Any], value: Any) -> None:
     """Check that what goes into a store is what comes out of it, in value and type, and is the caller's no more.
 
@@ -98,9 +115,9 @@ def check_lossless(round_trip: Callable[[Any], Any], value: Any) -> None:
     """
     given = deepcopy(value)
     stored = round_trip(value)
-    _hold(is_same_json(given, value), f"storing {given!r} changed it to {value!r}")
-    _hold(is_same_json(given, stored), f"{given!r} came back as {stored!r}")
-    _hold(stored is not value or not isinstance(value, dict | list), "the caller's own object came back")
+    hold(is_same_json(given, value), f"storing {given!r} changed it to {value!r}")
+    hold(is_same_json(given, stored), f"{given!r} came back as {stored!r}")
+    hold(stored is not value or not isinstance(value, dict | list), "the caller's own object came back")
 
 
 def check_fold(fold: Callable[[Iterable[SessionEvent]], SurfaceFold], events: Sequence[SessionEvent]) -> None:
@@ -111,7 +128,7 @@ def check_fold(fold: Callable[[Iterable[SessionEvent]], SurfaceFold], events: Se
         events: a log out of `logs`.
     """
     expected, actual = naive_surface(events), fold(events)
-    _hold(expected == actual, f"expected {expected}, found {actual}")
+    hold(expected == actual, f"expected {expected}, found {actual}")
 
 
 def check_repair(
@@ -126,18 +143,13 @@ def check_repair(
     repaired = list(events)
     for closer in closers(events):
         broken = naive_refusals(repaired, closer)
-        _hold(not broken, f"{closer} cannot land: {', '.join(sorted(broken))}")
-        _hold(closer.time == events[-1].time, f"{closer} has another time than the last event, {events[-1].time}")
+        hold(not broken, f"{closer} cannot land: {', '.join(sorted(broken))}")
+        hold(closer.time == events[-1].time, f"{closer} has another time than the last event, {events[-1].time}")
         repaired.append(closer)
-    _hold(repaired == [*events, *closers(events)], "a second repair of the same log is another one")
+    hold(repaired == [*events, *closers(events)], "a second repair of the same log is another one")
     boundaries = [event.type for event in repaired if event.type in {"turn/start", "turn/end"}]
-    _hold(boundaries[-1:] != ["turn/start"], "the last turn is still open")
-    _hold(not closers(repaired), f"the repaired log is repaired again: {closers(repaired)}")
-
-
-def _hold(is_so: bool, otherwise: str) -> None:
-    if not is_so:
-        raise AssertionError(otherwise)
+    hold(boundaries[-1:] != ["turn/start"], "the last turn is still open")
+    hold(not closers(repaired), f"the repaired log is repaired again: {closers(repaired)}")
 
 
 def _places(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[Any, type, str]]:
@@ -147,6 +159,23 @@ def _places(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[Any,
     if is_container:
         for key, item in value.items() if isinstance(value, dict) else enumerate(value):
             yield from _places(item, (*path, key))
+
+
+def _moved(event: SessionEvent, first: int, by: int) -> SessionEvent:
+    """Renumber an event, and the seqs from ``first`` on that its marker, its provenance and known records name."""
+
+    def walk(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: walk(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [walk(item) for item in value]
+        return value + by if isinstance(value, int) and value >= first else value
+
+    wire = event.to_wire()
+    is_record = event.type in ("compact/summary", "compaction/summary", "compaction/prune")
+    is_title = event.type == "session/title" and "messageSeqs" in wire["data"]
+    moved = {"seq", "surfaceOp", "sourceEventSeqs", *(["data"] if is_record or is_title else [])}
+    return type(event).from_wire({key: walk(value) if key in moved else value for key, value in wire.items()})
 
 
 def _beside_content(event: SessionEvent) -> set[Any]:

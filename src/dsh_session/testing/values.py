@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import strategies as st
 
 from dsh_session import lossless_json
-from dsh_session.event import APPEND, Replace
-from dsh_session.message import user_message
+from dsh_session.event import APPEND, SURFACE_EVENT_TYPES, Replace
+from dsh_session.message import assistant_message, tool_result_message, user_message
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
-    from hypothesis.strategies import SearchStrategy
+    from hypothesis.strategies import DrawFn, SearchStrategy
 
     from dsh_session.event import SurfaceOp
-    from dsh_session.message import Block, UserMessage
+    from dsh_session.message import AssistantMessageData, Block, SteeringMessageData, ToolResultData, UserMessage
 
 PHRASES = ("", "ok", "größe 😀", "torn \ud83d", "<b> \u2028 \x85", "a longer phrase of several words")
 _HARD_TEXTS = (
@@ -51,6 +51,9 @@ THOUGHTS: Sequence[list[Block]] = (
     [{"type": "reasoning", "text": "thinking"}],
     [{"type": "reasoning", "text": "thinking"}, {"type": "text", "text": "so"}],
 )
+_IDS = st.integers(0, 99).map("m{}".format)
+_METAS: SearchStrategy[Any] = st.none() | st.sampled_from([{"exitCode": 1}, [], *_NUMBERS])
+_PLACES = st.fixed_dictionaries({"turn": st.integers(1, 3), "step": st.integers(1, 3)})
 
 
 def texts() -> SearchStrategy[str]:
@@ -58,11 +61,14 @@ def texts() -> SearchStrategy[str]:
     return st.text(st.characters()) | st.sampled_from(_HARD_TEXTS)
 
 
-def json_values(max_leaves: int = 12) -> SearchStrategy[Any]:
-    """Give any lossless JSON value: lone surrogates, ``-0.0`` and the ends of signed 64 bits among them.
+def json_values(*, max_leaves: int = 12) -> SearchStrategy[Any]:
+    """Give any lossless JSON value.
+
+    Lone surrogates, ``-0.0`` and the ends of signed 64 bits are among them, since encoders lose them; so are values
+    that are a hundred deep, which recursion may not bear, and wide ones, where what costs more than it should shows.
 
     Args:
-        max_leaves: about how many values that are no containers it holds at most.
+        max_leaves: about how many values that are no containers it holds at most; a wide one holds 20 times as many.
     """
     leaves = (
         st.none()
@@ -72,7 +78,12 @@ def json_values(max_leaves: int = 12) -> SearchStrategy[Any]:
         | st.floats(allow_nan=False, allow_infinity=False)
         | texts()
     )
-    return st.recursive(leaves, lambda inner: st.lists(inner) | st.dictionaries(texts(), inner), max_leaves=max_leaves)
+    bushes = st.recursive(
+        leaves, lambda inner: st.lists(inner) | st.dictionaries(texts(), inner), max_leaves=max_leaves
+    )
+    deep = st.builds(_nested, leaves, st.integers(0, 100), st.booleans())
+    wide = st.builds(_repeated, leaves, st.integers(0, 20 * max_leaves), st.booleans())
+    return bushes | deep | wide
 
 
 def contents() -> SearchStrategy[list[Block]]:
@@ -85,8 +96,25 @@ def user_messages() -> SearchStrategy[UserMessage]:
 
     The source of a compaction's checkpoint is among them: appended, such a message is injected context.
     """
-    ids = st.integers(0, 99).map("m{}".format)
-    return st.builds(user_message, contents(), source=st.sampled_from(SOURCES).map(deepcopy), message_id=ids)
+    return st.builds(user_message, contents(), source=st.sampled_from(SOURCES).map(deepcopy), message_id=_IDS)
+
+
+def messages(*, kinds: Collection[str] = SURFACE_EVENT_TYPES) -> SearchStrategy[tuple[str, Any]]:
+    """Give the type and the data of a message of any kind, as `Session.append` takes them with a marker.
+
+    Their content is empty, of many blocks, or of kinds nobody knows; calls come alone and in parallel; results are
+    errors, have no content, or answer what nobody asked; a message may be interrupted, and say what it cost.
+
+    Args:
+        kinds: those to give, out of the four types that produce messages.
+    """
+    data: dict[str, SearchStrategy[Any]] = {
+        "user/message": user_messages(),
+        "steering/message": _steering_messages(),
+        "assistant/message": _assistant_messages(),
+        "tool/result": _tool_results(),
+    }
+    return st.one_of([st.tuples(st.just(kind), data[kind]) for kind in sorted(kinds)])
 
 
 def surface_ops(ends: SearchStrategy[int] | None = None) -> SearchStrategy[SurfaceOp]:
@@ -97,3 +125,49 @@ def surface_ops(ends: SearchStrategy[int] | None = None) -> SearchStrategy[Surfa
     """
     ends = st.integers(0, 8) if ends is None else ends
     return st.just(APPEND) | st.builds(Replace, ends, ends)
+
+
+def _steering_messages() -> SearchStrategy[SteeringMessageData]:
+    return st.builds(lambda turn, message: {"turn": turn, "message": message}, st.integers(1, 3), user_messages())
+
+
+@st.composite
+def _assistant_messages(draw: DrawFn) -> AssistantMessageData:
+    calls = [
+        {"type": "tool-call", "id": f"call-{number}", "name": "run", "arguments": arguments}
+        for number, arguments in enumerate(draw(st.lists(st.sampled_from(["{}", "", '{"a": 1}', "{torn"]), max_size=3)))
+    ]
+    thoughts = draw(st.sampled_from(THOUGHTS).map(deepcopy))
+    return assistant_message(
+        [*thoughts, *calls],
+        provider="p",
+        model="m",
+        usage=draw(st.none() | st.just({"inputTokens": 7, "outputTokens": 3})),
+        interrupted=draw(st.booleans()),
+        message_id=draw(_IDS),
+        **draw(_PLACES),
+    )
+
+
+@st.composite
+def _tool_results(draw: DrawFn) -> ToolResultData:
+    is_error = draw(st.booleans())
+    return tool_result_message(
+        draw(st.sampled_from(["call-0", "call-1", "call-of-nobody"])),
+        draw(contents()),
+        is_error=is_error,
+        error={"code": "FAILED"} if is_error else None,
+        meta=draw(_METAS),
+        message_id=draw(_IDS),
+        **draw(_PLACES),
+    )
+
+
+def _nested(value: Any, depth: int, is_list: bool) -> Any:
+    for _ in range(depth):
+        value = [value] if is_list else {"": value}
+    return value
+
+
+def _repeated(value: Any, count: int, is_list: bool) -> Any:
+    return [value] * count if is_list else {str(key): value for key in range(count)}

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for the logs of long sessions: compacted again and again, pruned, and out of line."""
+"""Hypothesis strategies for the logs of long sessions: worth compacting, compacted again and again, pruned."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from hypothesis import strategies as st
 
-from dsh_compact import COMPACT_CHECKPOINT_SOURCE, compact_checkpoint_source
-from dsh_session import APPEND, Replace, assistant_message, message_of, tool_result_message, user_message
-from dsh_session.testing import log_moves, logs
+from dsh_compact.checkpoint import COMPACT_CHECKPOINT_SOURCE, compact_checkpoint_source
+from dsh_session import APPEND, Replace, assistant_message, tool_result_message, user_message
+from dsh_session.testing import LogBuilder, irregular_moves, log_moves, logs
 
 if TYPE_CHECKING:
-    from hypothesis.strategies import SearchStrategy
+    from hypothesis.strategies import DrawFn, SearchStrategy
 
     from dsh_session import SessionEvent
-    from dsh_session.testing import LogBuilder, Move
+    from dsh_session.testing import Move
 
 T = TypeVar("T")
 
@@ -23,6 +23,8 @@ FRAME: Final = "<checkpoint>"
 """What the text of every checkpoint begins with, and no other text of these logs holds."""
 
 _TEXTS: Final = ("", "what went before", "torn \ud83d", "größe 😀")
+_SPANS: Final = st.sampled_from([1, 2, 5, 1000])
+_SPELLINGS: Final = st.sampled_from(["compact", "compaction"])
 
 
 def session_logs(*, max_moves: int = 24) -> SearchStrategy[list[SessionEvent]]:
@@ -39,6 +41,71 @@ def session_moves() -> SearchStrategy[Move]:
     return st.one_of(log_moves(), irregular_moves(), compaction_moves(), compaction_moves())
 
 
+@st.composite
+def worked_logs(  # noqa: D417 - Hypothesis passes draw
+    draw: DrawFn, *, max_moves: int = 12
+) -> list[SessionEvent]:
+    """Give the log of a session that has something to compact: long work at its head, and anything behind it.
+
+    Args:
+        max_moves: how many moves are made at most, out of `long_moves` and those of `dsh_session.testing.log_moves`.
+    """
+    log = LogBuilder()
+    head = st.lists(long_moves(), min_size=2, max_size=max(max_moves // 2, 2))
+    for move in draw(head) + draw(st.lists(log_moves() | long_moves(is_done=False), max_size=max_moves // 2)):
+        move(log)
+    return log.events
+
+
+def long_moves(*, is_done: bool = True) -> SearchStrategy[Move]:
+    """Give a long message of the user, or a round of tool calls whose results come in any order.
+
+    Args:
+        is_done: whether every call has its result; otherwise the last may be still to come.
+    """
+    size = st.sampled_from([300, 3000, 10])
+    return st.one_of(
+        st.builds(partial, st.just(_say_much), size=size),
+        st.builds(
+            partial,
+            st.just(_work),
+            sizes=st.lists(size, min_size=1, max_size=3),
+            order=st.permutations(range(3)),
+            is_left_open=st.just(False) if is_done else st.booleans(),
+        ),
+    )
+
+
+@st.composite
+def compacted_logs(draw: DrawFn, *, max_moves: int = 16) -> list[SessionEvent]:  # noqa: D417 - Hypothesis passes draw
+    """Give a log in which a compaction has landed, and most often others, of its checkpoint too.
+
+    So a reader meets checkpoints that stand for checkpoints, at the head, in the middle, and with a seq above those of
+    the nodes behind them; and, with them, attempts that failed, were left open by a crash, or only pruned.
+
+    Args:
+        max_moves: how many moves are made at most besides, out of `compaction_moves`, `long_moves` and those of
+            `dsh_session.testing.log_moves`.
+    """
+    log = LogBuilder()
+    for move in draw(st.lists(long_moves(), min_size=1, max_size=2)):
+        move(log)
+    _compact(
+        log,
+        at=0,
+        span=draw(_SPANS),
+        spelling=draw(_SPELLINGS),
+        outcome="landed",
+        texts=["what went before"],
+        command=None,
+        is_interleaved=draw(st.booleans()),
+    )
+    moves = st.one_of(compaction_moves(), compaction_moves(), long_moves(), log_moves())
+    for move in draw(st.lists(moves, max_size=max_moves)):
+        move(log)
+    return log.events
+
+
 def compaction_moves() -> SearchStrategy[Move]:
     """Give an attempt to compact a range, in either spelling of its records, or to prune a result.
 
@@ -51,26 +118,36 @@ def compaction_moves() -> SearchStrategy[Move]:
             partial,
             st.just(_compact),
             at=at,
-            span=st.sampled_from([1, 2, 5, 1000]),
-            spelling=st.sampled_from(["compact", "compaction"]),
+            span=_SPANS,
+            spelling=_SPELLINGS,
             outcome=st.sampled_from(["landed", "landed", "landed", "refused", "failed", "crashed"]),
             texts=st.lists(st.sampled_from(_TEXTS), max_size=2),
             command=st.none() | st.just("k1"),
             is_interleaved=st.booleans(),
         ),
-        st.builds(partial, st.just(_prune), at=at, spelling=st.sampled_from(["compact", "compaction"])),
+        st.builds(partial, st.just(_prune), at=at, spelling=_SPELLINGS),
     )
 
 
-def irregular_moves() -> SearchStrategy[Move]:
-    """Give a move that readers must bear: a call id used again, a second result, a cut stream, an older flat shape."""
-    at = st.integers(0, 12)
-    return st.one_of(
-        st.builds(partial, st.just(_ask_again), at=at, is_twice=st.booleans(), is_interrupted=st.booleans()),
-        st.builds(partial, st.just(_answer_again), at=at, is_error=st.booleans()),
-        st.builds(partial, st.just(_say_flat), text=st.sampled_from(_TEXTS)),
-        st.builds(partial, st.just(_ask_flat), text=st.sampled_from(_TEXTS)),
-    )
+def _say_much(log: LogBuilder, size: int) -> None:
+    log.append("user/message", user_message("word " * (size // 5), message_id=f"m{len(log.events)}"), APPEND)
+
+
+def _work(log: LogBuilder, sizes: list[int], order: list[int], is_left_open: bool) -> None:
+    """Ask for as many calls as there are sizes, and answer them in an order, all or all but the last."""
+    place: Any = {"turn": 1, "step": 1}
+    asked = len(log.events)
+    calls: list[Any] = [
+        {"type": "tool-call", "id": f"work-{asked}-{index}", "name": "run", "arguments": "{}"}
+        for index in range(len(sizes))
+    ]
+    data = assistant_message(calls, provider="p", model="m", message_id=f"m{asked}", **place)
+    log.append("assistant/message", data, APPEND)
+    answered = [index for index in order if index < len(sizes)]
+    for index in answered[: len(answered) - is_left_open]:
+        text = "line\n" * (sizes[index] // 5)
+        data_of_result = tool_result_message(calls[index]["id"], text, message_id=f"m{len(log.events)}", **place)
+        log.append("tool/result", data_of_result, APPEND)
 
 
 def _compact(
@@ -133,51 +210,6 @@ def _prune(log: LogBuilder, at: int, spelling: str) -> None:
         data = log.events[seq].data
         data["message"]["content"][0]["content"] = [{"type": "text", "text": "pruned"}]
         log.replace("tool/result", data, seq, seq)
-
-
-def _ask_again(log: LogBuilder, at: int, is_twice: bool, is_interrupted: bool) -> None:
-    for call_id in _pick(_asked(log), at):
-        calls: list[Any] = [_call(call_id, "again"), _call(call_id, "twice")]
-        message_id = f"m{len(log.events)}"
-        data = assistant_message(
-            calls[: 1 + is_twice],
-            turn=1,
-            step=1,
-            provider="p",
-            model="m",
-            interrupted=is_interrupted,
-            message_id=message_id,
-        )
-        log.append("assistant/message", data, APPEND)
-
-
-def _answer_again(log: LogBuilder, at: int, is_error: bool) -> None:
-    for call_id in _pick(_asked(log), at):
-        data = tool_result_message(
-            call_id, "again", turn=1, step=1, is_error=is_error, message_id=f"m{len(log.events)}"
-        )
-        log.append("tool/result", data, APPEND)
-
-
-def _say_flat(log: LogBuilder, text: str) -> None:
-    data = {"role": "user", "source": {"kind": "user"}, "content": [{"type": "text", "text": text}]}
-    log.append("user/message", data, APPEND)
-
-
-def _ask_flat(log: LogBuilder, text: str) -> None:
-    content = [{"type": "text", "text": text}, _call(f"call-{len(log.events)}", "flat")]
-    log.append("assistant/message", {"turn": 1, "step": 1, "content": content}, APPEND)
-
-
-def _call(call_id: str, name: str) -> Any:
-    return {"type": "tool-call", "id": call_id, "name": name, "arguments": "{}"}
-
-
-def _asked(log: LogBuilder) -> list[str]:
-    """Every call id that was ever asked for, answered or not, in the order of first asking."""
-    answers = [message_of(event.type, event.data) for event in log.events if event.type == "assistant/message"]
-    blocks = [block for answer in answers for block in answer["content"]]
-    return list(dict.fromkeys(block["id"] for block in blocks if block["type"] == "tool-call"))
 
 
 def _open_turn(log: LogBuilder) -> int | None:
