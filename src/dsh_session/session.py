@@ -21,7 +21,7 @@ from dsh_session.event import (
 )
 from dsh_session.message import derive_message
 from dsh_session.repair import TURN_EVENT_TYPES, OpenTurn
-from dsh_session.shapes import SHAPED_TYPES, check_data
+from dsh_session.shapes import check_data
 from dsh_session.surface import Surface
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ class Session:
 
         Cost: as `append`.
         """
-        data = event.data if event.type in _READ_TYPES else None
+        data = event.data
         check_data(event.type, data, event.seq, is_import=True)
         if event.session_id != self.header.id:
             event = SessionEvent(
@@ -310,7 +310,6 @@ class Session:
 
 
 _STATE_TYPES: Final = TURN_EVENT_TYPES | REQUEST_TYPES | COMPACTION_STARTS | COMPACTION_ENDS
-_READ_TYPES: Final = SHAPED_TYPES | TURN_EVENT_TYPES
 _FOLLOWED_TOPICS: Final = (
     *(f"{marker}:{kind}" for marker in ("append", "replace") for kind in sorted(SURFACE_EVENT_TYPES)),
     *(f"log:{kind}" for kind in sorted(_STATE_TYPES - SURFACE_EVENT_TYPES)),

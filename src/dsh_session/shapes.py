@@ -184,9 +184,6 @@ _OLDER_SHAPES: Final[Mapping[str, type[msgspec.Struct]]] = {
     "tool/result": _OlderToolResultShape,
     "request/header": _OlderHeaderShape,
 }
-SHAPED_TYPES: Final = frozenset(_SHAPES)
-"""The types whose data has a shape."""
-
 _BLOCK_SHAPES: Final[Mapping[str, type[msgspec.Struct]]] = {
     "text": _TextShape,
     "reasoning": _TextShape,
