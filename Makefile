@@ -2,7 +2,7 @@
 UV := $(shell command -v uv 2>/dev/null || echo .uv/bin/uv)
 RUN := $(UV) run --quiet --no-default-groups
 
-.PHONY: demo test laws check docs bench
+.PHONY: demo test laws mutants check docs bench
 
 demo: $(UV)
 	@$(RUN) --extra terminal dsh-session demo
@@ -14,6 +14,10 @@ test: $(UV)
 # make laws LAWS=10000: every law draws that many examples, others at every run
 laws: $(UV)
 	HYPOTHESIS_PROFILE=laws $(RUN) --group test pytest -n auto -m hypothesis
+
+mutants: $(UV)
+	HYPOTHESIS_PROFILE=mutants $(RUN) --group test --with 'mutmut>=3.8' mutmut run
+	$(RUN) --group test --with 'mutmut>=3.8' mutmut results
 
 check: $(UV)
 	$(RUN) --group dev ruff format --check .

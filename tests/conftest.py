@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
-from hypothesis import is_hypothesis_test, settings
+from hypothesis import Phase, is_hypothesis_test, settings
 
 from dsh_session import SessionStore
 from postgres_server import running_server
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 settings.register_profile("ci", derandomize=True)
 settings.register_profile("laws", max_examples=int(os.environ.get("LAWS", "1000")), deadline=None)
+settings.register_profile("mutants", derandomize=True, deadline=None, phases=(Phase.explicit, Phase.generate))
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))  # "default" draws new examples at every run
 
 

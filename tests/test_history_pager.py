@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from counted_reads import CountedReads
 from dsh_projections import HistoryPage, HistoryPager, PageCursorError
 from dsh_projections.testing import check_pages_tile, session_logs
 from dsh_session import APPEND, Append, Replace, SessionError, SessionEvent, SessionStore, user_message
@@ -181,6 +182,32 @@ def test_a_page_of_a_long_stored_log_is_found_behind_many_chunks(store: SessionS
         log.append("assistant/chunk", {"turn": 1, "step": 1, "chunk": {}})
     page = HistoryPager(saved(store, log.events)).page(max_messages=1)
     assert (second.seq, 2501, True) == (page.first_seq, page.last_seq, page.has_more)
+
+
+def test_a_page_costs_the_same_however_long_the_log_is_before_it(store: SessionStore) -> None:
+    """Of a stored log no more is read than the page shows."""
+    log = LogBuilder()
+    rows = []
+    for _ in range(2):
+        for _ in range(10):
+            log.append("user/message", user_message("hello"), APPEND)
+        reads = CountedReads(saved(store, log.events))
+        HistoryPager(reads.log).page(max_messages=3)
+        rows.append(reads.rows)
+    assert rows[0] == rows[1]
+
+
+def test_a_page_has_room_for_fifty_messages() -> None:
+    """Where no quota is given it is 50."""
+    log = LogBuilder()
+    for _ in range(52):
+        log.append("user/message", user_message("hello"), APPEND)
+    assert len(HistoryPager(log.events).page().events) == 50
+
+
+def test_a_page_leaves_nothing_out_unless_it_says_so() -> None:
+    """A page that somebody else makes, an oracle's for one, need not count the chunks that it does not leave out."""
+    assert HistoryPage((), 0, 0, {}).left_out == 0
 
 
 def test_the_tail_page_carries_the_unfinished_message_s_chunks() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsh_compact.errors import CompactionError
-from dsh_compact.pairing import ToolPairing
+from dsh_compact.pairing import NO_CALLS, ToolPairing, node_calls
 from dsh_session import SessionEvent, Surface, assistant_message, tool_result_message, user_message
 
 CASES = {case["name"]: case for case in json.loads((Path(__file__).parent / "vectors/pairing.json").read_text("utf-8"))}
@@ -186,6 +186,13 @@ def test_the_flat_messages_of_older_logs_pair_alike() -> None:
         event_of(1, "tool/result", {"turn": 1, "step": 1, "callId": "a", "content": [], "isError": False}),
     ]
     assert cuts_of(events) == {"0": {"before": True, "after": False}, "1": {"before": False, "after": True}}
+
+
+def test_what_has_to_do_with_no_call_is_told_by_identity() -> None:
+    """A text answer and a user's message are the one NO_CALLS, so that nothing need be kept for such a node."""
+    answer = assistant_message("done", turn=1, step=1, provider="p", model="m")["message"]
+    assert node_calls("assistant/message", answer) is NO_CALLS
+    assert node_calls("user/message", user_message("hello")) is NO_CALLS
 
 
 @pytest.mark.parametrize("seq", [-1, 1, 7])

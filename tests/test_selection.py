@@ -106,27 +106,34 @@ def test_a_surface_that_is_wholly_kept_is_not_decoded() -> None:
     assert select_compactable_range([damaged, damaged], [10, 10], 1000) is None
 
 
+def test_what_is_kept_behind_the_cut_is_not_decoded() -> None:
+    """Where the cut lies between messages, no event behind the one that it is before is looked at."""
+    damaged = SessionEvent("", 2, 0, "tool/result", b"not JSON")
+    assert select_compactable_range([says(0), says(1), damaged], [10, 10, 10], 15) == (0, 0)
+
+
 def test_any_iterable_of_events_will_do() -> None:
     """The events are read once."""
     assert select_compactable_range(iter([says(0), says(1)]), [1, 1], 1) == (0, 0)
 
 
 @pytest.mark.parametrize(
-    ("tokens", "retain_tokens", "argument"),
+    ("tokens", "retain_tokens", "argument", "found"),
     [
-        ([1], 0, "tokens"),
-        ([1, 1, 1], 0, "tokens"),
-        ([1, -1], 0, "tokens"),
-        ([1.0, 1], 0, "tokens"),
-        ([True, 1], 0, "tokens"),
-        ([1, None], 0, "tokens"),
-        ([1, 1], -1, "retain_tokens"),
-        ([1, 1], 0.5, "retain_tokens"),
-        ([1, 1], False, "retain_tokens"),
+        ([1], 0, "tokens", "1 prices for 2 nodes"),
+        ([1, 1, 1], 0, "tokens", "3 prices for 2 nodes"),
+        ([1, -1], 0, "tokens", "-1 found"),
+        ([1.0, 1], 0, "tokens", "1.0 found"),
+        ([True, 1], 0, "tokens", "True found"),
+        ([1, None], 0, "tokens", "None found"),
+        ([1, 1], -1, "retain_tokens", "-1 found"),
+        ([1, 1], 0.5, "retain_tokens", "0.5 found"),
+        ([1, 1], False, "retain_tokens", "False found"),
     ],
 )
-def test_what_is_no_price_is_refused_by_name(tokens: list[Any], retain_tokens: Any, argument: str) -> None:
-    """There is one int >= 0 a node, and the tokens to keep are one too; a bool is none."""
+def test_what_is_no_price_is_refused_by_name(tokens: list[Any], retain_tokens: Any, argument: str, found: str) -> None:
+    """There is one int >= 0 a node, and the tokens to keep are one too; a bool is none, and the error says so."""
     with pytest.raises(InvalidArgumentError, match=argument) as caught:
         select_compactable_range([says(0), says(1)], tokens, retain_tokens)
     assert argument == caught.value.argument
+    assert caught.value.reason.startswith(found)

@@ -21,6 +21,7 @@ from dsh_session import (
     SessionEvent,
     StalePlanError,
     Surface,
+    assistant_message,
     check_data,
     derive_message,
     fold_surface,
@@ -393,7 +394,7 @@ def test_a_range_of_a_window_names_nodes_of_the_window_only() -> None:
         ("tool/result", APPEND, [], "sources-empty", "provenance is empty"),
         ("steering/message", APPEND, [], "sources-empty", "provenance is empty"),
         ("user/message", Replace(0, 0), [], "sources-empty", "provenance is empty"),
-        ("user/message", APPEND, [1, 0, 1], "sources-duplicate", "names an event twice"),
+        ("user/message", APPEND, [1, 0, 1], "sources-duplicate", "provenance names an event twice"),
         ("assistant/message", APPEND, [3], "sources-not-earlier", "names 3, which is no earlier event"),
         ("user/message", APPEND, [0, 7, 9], "sources-not-earlier", "names 7, which is no earlier event"),
         ("user/message", Replace(0, 2), [1], "sources-missing-shadowed", "[0, 2] missing"),
@@ -414,7 +415,7 @@ def test_an_event_that_may_not_come_next_is_refused_by_rule(
     error = refusal(log)
     # then
     assert rule == error.rule
-    assert said in error.reason
+    assert f" {said}" in f" {error.reason}"
 
 
 @pytest.mark.parametrize("seq", [0, 1, 3, 7])
@@ -541,6 +542,15 @@ def test_a_stale_plan_is_not_applied() -> None:
     assert before == seen(surface)
 
 
+def test_a_plan_cannot_be_altered() -> None:
+    """What was checked is what lands."""
+    log = conversation(2)
+    plan = surface_of(log.events[:1]).plan(log.events[1])
+    for name, value in (("event", log.events[0]), ("shadowed_seqs", (0,))):
+        with pytest.raises(AttributeError):
+            setattr(plan, name, value)
+
+
 def test_a_node_is_asked_for_by_seq() -> None:
     """A surface tells which seqs are on it, and gives their events."""
     # given
@@ -616,6 +626,16 @@ def test_a_payload_that_is_nowhere_is_an_error(fetch: Any) -> None:
         surface.event(4)
 
 
+def test_a_surface_that_followed_markers_alone_has_no_payloads() -> None:
+    """Without a store to fetch from it knows its order, and says so when it is asked for an event."""
+    # given
+    surface = Surface()
+    surface.follow(0, APPEND)
+    # then
+    with pytest.raises(LookupError, match="the event of node 0 is not in the store"):
+        surface.event(0)
+
+
 def test_what_lies_behind_is_not_followed() -> None:
     """A log is followed forwards only."""
     # given
@@ -625,6 +645,11 @@ def test_what_lies_behind_is_not_followed() -> None:
         surface.follow(1, APPEND)
     # then
     assert (caught.value.rule, caught.value.seq) == ("seq", 1)
+    # when
+    surface.follow(5, APPEND)
+    # then
+    with pytest.raises(InvalidSurfaceError, match="the next event of this log has seq 6"):
+        surface.follow(5, APPEND)
 
 
 def test_a_range_that_is_not_there_is_not_followed() -> None:
@@ -678,6 +703,7 @@ def test_a_thinned_node_is_still_checked_against() -> None:
     log = LogBuilder()
     log.append("tool/result", tool_result_message("c", "x" * 1000, turn=1, step=1, message_id="r"), APPEND)
     log.append("user/message", user_message("y" * 1000), APPEND)
+    log.append("assistant/message", assistant_message("z" * 1000, turn=1, step=1, provider="p", model="m"), APPEND)
     surface = Surface()
     for event in log.events:
         surface.take(event)

@@ -129,7 +129,7 @@ def test_each_compaction_has_an_id_of_its_own() -> None:
 
 
 def test_the_request_is_the_last_one_again_with_the_instruction_behind_it() -> None:
-    """Header and messages are exactly as last sent for the range, so a provider's prefix cache serves."""
+    """Header and messages are exactly as last sent, so a prefix cache serves; the instruction is not the user's."""
     # given
     session = played("U! A[a,b] R[b] R[a] A0 A U")
     header = {"config": ROUTE, "system": "be brief", "tools": [{"name": "run", "parameters": {"type": "object"}}]}
@@ -142,6 +142,7 @@ def test_the_request_is_the_last_one_again_with_the_instruction_behind_it() -> N
     assert sent[1][:5] == request.messages[:-1]
     assert request.messages[-1]["content"] == [{"type": "text", "text": INSTRUCTION}]
     assert request.messages[-1]["role"] == "user"
+    assert request.messages[-1]["source"] == {"kind": "plugin", "plugin": "compact-instruction"}
     assert request.tokens == TokenMeter().estimate_messages(sent[1][:5])
 
 
@@ -215,9 +216,10 @@ def test_one_checkpoint_alone_is_no_range() -> None:
     seq = begin_compaction(session, 0, 1).commit("in short").checkpoint_seq
     before = session.pending
     # when
-    with pytest.raises(InvalidArgumentError, match=f"{seq}..{seq} is one checkpoint"):
+    with pytest.raises(InvalidArgumentError, match=f"{seq}..{seq} is one checkpoint") as caught:
         begin_compaction(session, seq, seq)
     # then
+    assert caught.value.argument == "start, end"
     assert before == session.pending
     assert (seq, 2) == begin_compaction(session, seq, 2).nodes
 
@@ -318,7 +320,9 @@ def test_a_compaction_ends_once(close: Callable[[Compaction], Any], again: Calla
     # given
     session = played("U A U")
     compaction = begin_compaction(session, 0, 1)
+    assert compaction.is_open is True
     close(compaction)
+    assert compaction.is_open is False
     before = session.pending
     # when
     with pytest.raises(CompactionClosedError) as caught:
@@ -503,9 +507,10 @@ def test_a_compaction_whose_session_was_resumed_elsewhere_writes_nothing_more(
     ours.append("note", None)
     store.save(ours, on_conflict="rebase")
     # when
-    with pytest.raises(CompactionClosedError):
+    with pytest.raises(CompactionClosedError) as caught:
         compaction.commit("in short")
     # then
+    assert compaction.id == caught.value.compaction_id
     assert ours.pending == ()
     assert (5 if is_taken_over else None) == ours.open_compaction
     assert not compaction.is_open
@@ -556,7 +561,8 @@ def test_an_argument_that_no_record_may_hold_is_refused(wrong: Any) -> None:
     session = played("U A U A")
     before = session.next_seq
 
-    with pytest.raises(InvalidArgumentError, match=next(iter(wrong))):
+    with pytest.raises(InvalidArgumentError, match="found; it is") as caught:
         begin_compaction(session, session.surface.nodes[0], session.surface.nodes[1], **wrong)
 
+    assert list(wrong) == [caught.value.argument]
     assert session.next_seq == before

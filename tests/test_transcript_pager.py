@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from counted_reads import CountedReads
 from dsh_compact import compact_checkpoint_source
 from dsh_projections import HumanTranscript, PageCursorError, ToolEntry, TranscriptPager, replay
 from dsh_projections.testing import session_logs
@@ -88,6 +89,47 @@ def test_one_window_over_all_is_the_transcript(events: list[SessionEvent]) -> No
     assert list(whole) == list(tail)
 
 
+def test_a_window_costs_its_entries_whatever_else_is_in_the_log(store: SessionStore) -> None:
+    """Neither the log before a window, nor what no transcript shows between its entries, is read."""
+    log = LogBuilder()
+    for _ in range(50):
+        log.append("user/message", user_message("before"), APPEND)
+    for _ in range(3):
+        log.append("user/message", user_message("hello"), APPEND)
+        for _ in range(50):
+            log.append("assistant/chunk", {"turn": 1, "step": 1, "chunk": {}})
+    store.import_log(SessionHeader(id="s", created_at=0), log.events)
+    reads = CountedReads(store.log("s"))
+
+    window = TranscriptPager(reads.log).tail(3)
+
+    assert len(window.entries) == 3
+    assert reads.rows <= 12  # a topic, sometimes read twice, and an event for each entry
+
+
+def test_a_window_has_room_for_fifty_entries(store: SessionStore) -> None:
+    """Where no size is given it is 50, at the tail and anywhere else."""
+    log = LogBuilder()
+    for _ in range(52):
+        log.append("user/message", user_message("hello"), APPEND)
+
+    pager = pager_of(store, log.events)
+
+    assert [len(window.entries) for window in (pager.tail(), pager.window(51))] == [50, 50]
+
+
+def test_a_window_that_begins_with_the_log_recalls_nothing(store: SessionStore) -> None:
+    """Nothing lies before it, so it is the transcript even where no message asked for the call that is answered."""
+    log = LogBuilder()
+    record = {"turn": 1, "step": 1, "callId": "c1", "name": "run", "arguments": "{}"}
+    started = log.append("tool/call", record)
+    log.append("tool/result", tool_result_message("c1", "out", turn=1, step=1), APPEND, [started.seq])
+
+    window = pager_of(store, log.events).tail()
+
+    assert list(replay(HumanTranscript(), log.events).entries) == list(window.entries)
+
+
 def test_a_result_is_named_by_the_record_of_its_call(store: SessionStore) -> None:
     """A result whose message lies before the window has its name and arguments from the call that it cites."""
     log = LogBuilder()
@@ -137,8 +179,10 @@ def test_a_window_that_cannot_be_is_refused(store: SessionStore, before_seq: Any
     log = LogBuilder()
     log.append("user/message", user_message("hello"), APPEND)
 
-    with pytest.raises(PageCursorError, match=repr(before_seq if entries == 5 else entries)):
+    wrong = before_seq if entries == 5 else entries
+    with pytest.raises(PageCursorError, match=repr(wrong)) as caught:
         pager_of(store, log.events).window(before_seq, entries)
+    assert wrong is caught.value.value
 
 
 def test_a_malformed_call_record_names_nothing(store: SessionStore) -> None:

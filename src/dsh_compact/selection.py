@@ -66,7 +66,7 @@ def retained_tail(tokens: Sequence[int], retain_tokens: int) -> int:
 
 
 def balanced_cut(nodes: Sequence[int], cut: int, pairing: ToolPairing) -> int:
-    """Move a cut towards the head until no tool call is open across it, at the latest to the head itself.
+    """Move a cut towards the head until no tool call is open across it, at the latest to the head, where none can be.
 
     Args:
         nodes: the seqs in surface order.
@@ -75,7 +75,7 @@ def balanced_cut(nodes: Sequence[int], cut: int, pairing: ToolPairing) -> int:
 
     Cost: O(nodes passed).
     """
-    while cut > 0 and not pairing.balanced_before(nodes[cut]):
+    while not pairing.balanced_before(nodes[cut]):
         cut -= 1
     return cut
 
