@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 
 from dsh_compact import compact_checkpoint_source
+from dsh_compact.testing import FRAME
 from dsh_projections import (
     CompactionEntry,
     ContextEntry,
@@ -19,7 +20,6 @@ from dsh_projections import (
     testing,
 )
 from dsh_projections.testing import check_entries_keep_identity, check_nothing_said_is_lost, session_logs
-from dsh_projections.testing.session_logs import FRAME
 from dsh_session import (
     APPEND,
     Append,
@@ -144,12 +144,12 @@ def naive_call(event: SessionEvent, block: Any, said: list[SessionEvent], events
 
 
 def naive_compaction(event: SessionEvent, events: Sequence[SessionEvent]) -> Any:
-    for seq in event.source_event_seqs or ():
+    for seq in sorted(event.source_event_seqs or (), reverse=True):
         if events[seq].type in SUMMARY_TYPES:
             record = events[seq].data
             text = naive_text(record["summary"], "text")
             return CompactionEntry(
-                event.seq, event.time, text, len(record["shadowedSeqs"]), record["shadowedTokenCount"]
+                event.seq, event.time, text, len(record["shadowedSeqs"]), record["shadowedTokenCount"], seq
             )
     return CompactionEntry(event.seq, event.time)
 
@@ -211,6 +211,15 @@ def test_the_model_s_copies_never_show(events: list[SessionEvent]) -> None:
     ]
     assert entries == entries_of([event for event in events if event not in silent])
     assert FRAME not in repr(entries)
+
+
+@pytest.mark.parametrize(
+    "topic", ["log:assistant/chunk", "log:tool/call", "replace:tool/result", "replace:assistant/message"]
+)
+def test_what_makes_no_entry_is_not_read(topic: str) -> None:
+    """A replay passes over the stream, the records of starts, and the model's copies, which are most of a log."""
+    assert HumanTranscript.topics is not None
+    assert topic not in HumanTranscript.topics
 
 
 @settings(max_examples=40, deadline=None)
@@ -325,7 +334,7 @@ def test_a_summary_from_before_a_window_can_be_recalled() -> None:
     window = HumanTranscript()
     window.recall(record)
     window.apply(checkpoint)
-    assert [CompactionEntry(checkpoint.seq, checkpoint.time, "they met", 1, 42)] == window.entries
+    assert [CompactionEntry(checkpoint.seq, checkpoint.time, "they met", 1, 42, record.seq)] == window.entries
 
 
 def test_a_result_keeps_its_call_when_both_are_shadowed() -> None:
@@ -401,8 +410,8 @@ def test_steering_is_what_the_user_says() -> None:
 def test_what_a_plugin_says_is_context(source: Any, name: str) -> None:
     """It is told apart from what the user typed; the source of a checkpoint, appended, makes it no boundary."""
     log = LogBuilder()
-    said = log.append("user/message", user_message("by the way", source=source), APPEND)
-    testing.given(HumanTranscript, log.events).then([ContextEntry(said.seq, said.time, name, "by the way")])
+    said = log.append("user/message", user_message([IMAGE, {"type": "text", "text": "see"}], source=source), APPEND)
+    testing.given(HumanTranscript, log.events).then([ContextEntry(said.seq, said.time, name, "see", (IMAGE,))])
 
 
 @pytest.mark.parametrize("spelling", ["compact", "compaction"])
@@ -412,7 +421,7 @@ def test_a_compaction_tells_what_its_record_says(spelling: str) -> None:
     log.append("user/message", user_message("hello"), APPEND)
     record = summarise(log, "they met", [0], spelling)
     checkpoint = land(log, 0, 0, record.seq)
-    expected = CompactionEntry(checkpoint.seq, checkpoint.time, "they met", 1, 42)
+    expected = CompactionEntry(checkpoint.seq, checkpoint.time, "they met", 1, 42, record.seq)
     testing.given(HumanTranscript, log.events).then(expected, seen=lambda entries: entries[-1])
 
 
@@ -439,6 +448,28 @@ def test_a_summary_may_be_cited_again() -> None:
     )
 
 
+@pytest.mark.parametrize("order", [slice(None), slice(None, None, -1)], ids=["oldest first", "newest first"])
+def test_summaries_that_are_read_late_go_to_their_compactions(order: slice) -> None:
+    """Whichever page of a log is read first, each compaction tells the newest of its summaries that is there."""
+    log = LogBuilder()
+    log.append("user/message", user_message("hello"), APPEND)
+    old = summarise(log, "old", [0])
+    first = land(log, 0, 0, old.seq)
+    again = land(log, first.seq, first.seq, old.seq)
+    new = summarise(log, "new", [again.seq])
+    land(log, again.seq, again.seq, old.seq, new.seq)
+    late = [old, new][order]
+    without = [event for event in log.events if event not in late]
+    # when
+    transcript = replay(HumanTranscript(), without)
+    seen = []
+    for record in late:
+        transcript.apply(record)
+        seen.append([entry.summary for entry in transcript.entries[1:]])  # type: ignore[union-attr] # all compactions
+    # then
+    assert seen == [["old", "old", "old"] if late[0] is old else [None, None, "new"], ["old", "old", "new"]]
+
+
 @pytest.mark.parametrize(
     "record",
     [None, [], {}, {"summary": "text"}, {"summary": [{"text": "x"}]}, {"summary": [], "shadowedTokenCount": "many"}],
@@ -453,14 +484,17 @@ def test_a_summary_of_another_shape_is_as_good_as_none(record: Any) -> None:
     testing.given(HumanTranscript, log.events).then(expected, seen=lambda entries: entries[-1])
 
 
-def test_a_summary_tells_what_it_has() -> None:
+@pytest.mark.parametrize(
+    ("blocks", "text"),
+    [([{"type": "text", "text": "one"}, IMAGE, {"type": "text", "text": "two"}], "one\ntwo"), ([{"type": "text"}], "")],
+)
+def test_a_summary_tells_what_it_has(blocks: Any, text: str) -> None:
     """Only its text shows; counts that it lacks are left open."""
     log = LogBuilder()
     log.append("user/message", user_message("hello"), APPEND)
-    blocks = [{"type": "text", "text": "one"}, IMAGE, {"type": "text", "text": "two"}]
     summary = log.append("compact/summary", {"summary": blocks})
     checkpoint = land(log, 0, 0, summary.seq)
-    expected = CompactionEntry(checkpoint.seq, checkpoint.time, "one\ntwo")
+    expected = CompactionEntry(checkpoint.seq, checkpoint.time, text, summary_seq=summary.seq)
     testing.given(HumanTranscript, log.events).then(expected, seen=lambda entries: entries[-1])
 
 

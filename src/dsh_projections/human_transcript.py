@@ -60,7 +60,7 @@ class _State(msgspec.Struct):
     asked: dict[str, int]
     unanswered: list[int]
     summaries: list[tuple[int, _Summary]]
-    uncited: list[tuple[int, int]]
+    awaited: list[tuple[int, list[int]]]
     recalled: dict[str, tuple[str, str]]
 
 
@@ -73,7 +73,7 @@ class HumanTranscript:
     A window into a log may be read as well: what its first events refer to and is not there is left open.
     """
 
-    version = 1
+    version = 2
     topics: frozenset[str] | None = APPEND_TOPICS | {
         "replace:user/message",
         "log:turn/start",
@@ -86,7 +86,7 @@ class HumanTranscript:
         self._asked: dict[str, int] = {}  # by call id, the position of the newest entry that asked for it
         self._unanswered: set[int] = set()  # positions of entries with open calls
         self._summaries: dict[int, _Summary] = {}  # by seq
-        self._uncited: dict[int, int] = {}  # by cited seq, the position of a compaction that lacks its summary
+        self._awaited: dict[int, list[int]] = {}  # by cited seq, positions of compactions whose summary it may be
         self._recalled: dict[str, tuple[str, str]] = {}  # by call id, name and arguments of a call before a window
 
     @property
@@ -128,7 +128,7 @@ class HumanTranscript:
             self._asked,
             sorted(self._unanswered),
             list(self._summaries.items()),
-            list(self._uncited.items()),
+            list(self._awaited.items()),
             self._recalled,
         )
         return _listed(msgspec.to_builtins(state))
@@ -140,7 +140,7 @@ class HumanTranscript:
         self._asked = read.asked
         self._unanswered = set(read.unanswered)
         self._summaries = dict(read.summaries)
-        self._uncited = dict(read.uncited)
+        self._awaited = dict(read.awaited)
         self._recalled = read.recalled
 
     def _say(self, event: SessionEvent) -> None:
@@ -233,12 +233,13 @@ class HumanTranscript:
     def _mark_compaction(self, event: SessionEvent) -> None:
         position = len(self._entries)
         self._entries.append(CompactionEntry(event.seq, event.time))
-        cited = event.source_event_seqs or ()
-        summary_seq = max(self._summaries.keys() & set(cited), default=None)
-        if summary_seq is None:
-            self._uncited |= dict.fromkeys(cited, position)
-        else:
-            self._fill(position, self._summaries[summary_seq])
+        cited = set(event.source_event_seqs or ())
+        newest = max(self._summaries.keys() & cited, default=-1)
+        if newest >= 0:
+            self._fill(position, newest)
+        for seq in cited:
+            if seq > newest:
+                self._awaited.setdefault(seq, []).append(position)
 
     def _read_summary(self, event: SessionEvent) -> None:
         try:
@@ -251,17 +252,18 @@ class HumanTranscript:
             record.shadowed_token_count,
         )
         self._summaries[event.seq] = summary
-        position = self._uncited.pop(event.seq, None)
-        if position is not None:
-            self._fill(position, summary)
+        for position in self._awaited.pop(event.seq, ()):
+            self._fill(position, event.seq)
 
-    def _fill(self, position: int, summary: _Summary) -> None:
-        self._entries[position] = msgspec.structs.replace(
-            self._entries[position],
-            summary=summary.summary,
-            replaced_count=summary.replaced_count,
-            token_count=summary.token_count,
-        )
+    def _fill(self, position: int, summary_seq: int) -> None:
+        """Give a compaction its summary, unless it has a newer one."""
+        entry = self._entries[position]
+        assert isinstance(entry, CompactionEntry)  # noqa: S101 - only these positions are kept
+        if entry.summary_seq is None or entry.summary_seq < summary_seq:
+            summary = self._summaries[summary_seq]
+            self._entries[position] = CompactionEntry(
+                entry.seq, entry.time, summary.summary, summary.replaced_count, summary.token_count, summary_seq
+            )
 
 
 def _listed(value: Any) -> Any:

@@ -106,6 +106,7 @@ class CompactionEntry(msgspec.Struct, frozen=True, tag_field="kind", tag="compac
         summary: the summary's text; None while the record that the checkpoint cites was not read.
         replaced_count: how many nodes were replaced, or None likewise.
         token_count: what they cost the model, in tokens, or None likewise.
+        summary_seq: the record that all of this is from, the newest that the checkpoint cites; None likewise.
     """
 
     kind: ClassVar[str] = "compaction"
@@ -114,6 +115,7 @@ class CompactionEntry(msgspec.Struct, frozen=True, tag_field="kind", tag="compac
     summary: str | None = None
     replaced_count: int | None = None
     token_count: int | None = None
+    summary_seq: int | None = None
 
 
 TranscriptEntry: TypeAlias = MessageEntry | ToolEntry | ContextEntry | CompactionEntry
