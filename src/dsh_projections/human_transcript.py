@@ -234,11 +234,11 @@ class HumanTranscript:
         position = len(self._entries)
         self._entries.append(CompactionEntry(event.seq, event.time))
         cited = set(event.source_event_seqs or ())
-        newest = max(self._summaries.keys() & cited, default=-1)
-        if newest >= 0:
+        newest = max(self._summaries.keys() & cited, default=None)
+        if newest is not None:
             self._fill(position, newest)
         for seq in cited:
-            if seq > newest:
+            if newest is None or seq > newest:
                 self._awaited.setdefault(seq, []).append(position)
 
     def _read_summary(self, event: SessionEvent) -> None:
