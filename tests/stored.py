@@ -121,6 +121,19 @@ class SpoiltError(Exception):
     """What `TinyCipher` raises, which is no builtin and nobody's base."""
 
 
+class KeylessCipher(Cipher):
+    """A cipher to which no key is right."""
+
+    def __init__(self, environment: Environment) -> None:
+        raise ValueError(f"no key: {environment.get('CIPHER_KEY')}")
+
+    def encrypt(self, plaintext: bytes) -> bytes:
+        raise NotImplementedError
+
+    def decrypt(self, ciphertext: bytes) -> bytes:
+        raise NotImplementedError
+
+
 class TinyCipher(Cipher):
     """Ciphers that are good enough to tell keys apart: a keyed stream, behind a check of what it hides."""
 

@@ -453,7 +453,7 @@ def test_a_rebase_carries_what_it_does_not_know(store: SessionStore) -> None:
         {"shadowedSeqs": None, "shadowedRange": [9, 9], "messageSeqs": 9},
         {"shadowedSeqs": [True, 9.0, "9", None, [9], 8], "shadowedRange": {"start": "9", "end": None}},
     ]
-    for kind in ("compact/summary", "compaction/prune", "session/title"):
+    for kind in ("compact/prune", "compaction/prune", "session/title"):
         for data in odd:
             ours.append(kind, data)
     expected = [event.encoded_data for event in ours.pending]
@@ -938,6 +938,54 @@ def test_a_rebase_takes_no_lock_that_another_writer_holds(store: SessionStore, s
     one.append("compact/end", {"compactionId": "one", "turn": None})
     store.save(one)
     assert store.save(two, on_conflict="rebase") == 1
+
+
+@pytest.mark.parametrize("spelling", ["compact", "compaction"])
+@pytest.mark.parametrize("lock", [{"compactionId": "two", "turn": None}, None])
+@pytest.mark.parametrize("late", ["summary", "end"])
+def test_a_rebase_frees_no_lock_that_another_writer_holds(
+    store: SessionStore, spelling: str, lock: Any, late: str
+) -> None:
+    """What is left of a compaction does not fit behind another's lock, nor where its own lock has become stale."""
+    one = store.create(id="locked")
+    one.append(f"{spelling}/start", {"compactionId": "one", "turn": None})
+    store.save(one)
+    two = store.resume("locked")
+    if lock is not None:
+        two.append("compact/start", lock)
+        store.save(two)
+    one.append(f"{spelling}/{late}", {"compactionId": "one", "turn": None})
+
+    with pytest.raises(
+        RebaseError, match=f"the compaction 'one' of this {spelling}/{late} is no longer live"
+    ) as caught:
+        store.save(one, on_conflict="rebase")
+
+    assert caught.value.seq == 1
+    assert len(one.pending) == 1
+    assert two.open_compaction == store.load("locked").open_compaction
+
+
+def test_a_compaction_goes_on_behind_what_others_said(store: SessionStore) -> None:
+    """A pending end fits behind other writers' events while its compaction is the live one; so does a whole one."""
+    one = store.create(id="locked")
+    one.append("compact/start", {"compactionId": "one", "turn": None})
+    store.save(one)
+    two = store.load("locked")
+    say(two, "meanwhile")
+    store.save(two)
+    one.append("compact/end", {"compactionId": "one", "turn": None, "error": {}})
+    one.append("compact/start", None)
+    one.append("compact/end", [])
+
+    assert store.save(one, on_conflict="rebase") == 3
+
+    assert [event.type for event in store.log("locked")][1:] == [
+        "user/message",
+        "compact/end",
+        "compact/start",
+        "compact/end",
+    ]
 
 
 def test_an_unknown_way_of_settling_conflicts_is_refused(store: SessionStore) -> None:

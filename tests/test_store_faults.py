@@ -415,26 +415,48 @@ def test_a_snapshot_that_cannot_be_kept_fails_no_save(path: Path, error: sqlite3
         (ZLIB | ciphered("right"), ciphered("right")),
     ],
 )
-def test_a_state_that_cannot_be_opened_is_told_from_one_that_is_not_there(
+def test_a_store_opens_with_the_settings_that_it_was_made_with(
     path: Path, settings: dict[str, str], others: dict[str, str]
 ) -> None:
-    """With another key or compressor a record is damaged and says which it is; with the right one all is there."""
+    """With another key, cipher or compressor it is refused and not written to; with the right ones all is there."""
     # given
     with open_store(path, **settings) as store, patch("dsh_session.snapshots.SNAPSHOT_EVERY", 1):
         session = worked(store)
         rows = dump(store)
     # when
-    with open_store(path, **others) as store:
+    with pytest.raises(StoreError, match=f"^{re.escape(str(path))}: kept with another key, cipher or compressor"):
+        open_store(path, **others)
+    # then
+    with open_store(path, **settings) as store:
+        assert rows == dump(store)
+        assert view(session) == view(store.load("s"))
+        assert store.load("s").snapshot_seq == 9
+
+
+def test_a_record_that_was_sealed_otherwise_is_damaged(path: Path) -> None:
+    """A record that the key does not open names its event, and the topics beside it are read."""
+    # given
+    with open_store(path, **ciphered("right")) as store:
+        worked(store)
+        # when
+        cipher: Any = store._mapper.cipher
+        cipher.key = b"wrong"
         for attempt, seq in ((lambda: store.load("s"), None), (lambda: store.log("s")[3], 3)):
-            with pytest.raises(DamagedStoreError) as caught:
+            with pytest.raises(DamagedStoreError, match="sealed with another key") as caught:
                 attempt()
             # then
             assert ("s", seq) == (caught.value.session_id, caught.value.seq)
         assert [seq for seq, topic in store.log("s").topics_back(9) if topic == "append:user/message"] == [8, 0]
-        assert rows == dump(store)
-    with open_store(path, **settings) as store:
-        assert view(session) == view(store.load("s"))
-        assert store.load("s").snapshot_seq == 9
+
+
+def test_two_first_starts_seal_once(path: Path) -> None:
+    """A store that another process has sealed since it was looked at opens all the same."""
+    with open_store(path) as store:
+        snapshots = store._application.snapshots
+        [kept] = snapshots.select_events("")
+        with patch.object(snapshots, "select_events", return_value=[]):
+            store._application.check_seal()
+        assert [kept] == snapshots.select_events("")
 
 
 @pytest.mark.parametrize("settings", [ciphered("k"), ZLIB, ZLIB | ciphered("k")])
@@ -515,12 +537,44 @@ def test_a_writer_that_reads_does_not_wait_for_the_writers_behind_it(path: Path)
         assert saving[0].result() == 1
 
 
-@pytest.mark.parametrize("key", ["CIPER_TOPIC", "PERSISTENCE_MODULE", ""])
+@pytest.mark.parametrize(
+    "key", ["CIPER_TOPIC", "CIPHER_KYE", "COMPRESSOR_TOPIK", "CIPHER", "SQLITE_", "PERSISTENCE_MODULE", ""]
+)
 def test_an_unknown_setting_is_refused(tmp_path: Path, key: str) -> None:
     """A misspelt setting would leave a store in the clear, so it is an error that names it."""
     with pytest.raises(InvalidOptionError, match="settings is"):
         SessionStore.open(tmp_path / "s.db", settings={key: "x"})
 
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_setting_is_a_text(tmp_path: Path) -> None:
+    """A value of another type is refused by its key."""
+    wrong: Any = {"CIPHER_KEY": 5}
+    with pytest.raises(InvalidOptionError, match=r"settings\['CIPHER_KEY'\] is 5; it is a str"):
+        SessionStore.open(tmp_path / "s.db", settings=wrong)
+
+
+def test_a_key_that_is_none_is_a_store_error(path: Path) -> None:
+    """What a cipher says of its key is an error of the store, which names the database."""
+    with pytest.raises(StoreError, match=f"^{re.escape(str(path))}: "):
+        SessionStore.open(path, settings={"CIPHER_TOPIC": "stored:KeylessCipher", "CIPHER_KEY": "abc"})
+
+
+def test_a_cipher_of_one_s_own_has_settings_of_its_own(path: Path) -> None:
+    """Further settings are taken beside the topic of a cipher, whose meaning they have."""
+    with open_store(path, **ciphered("k"), CIPHER_ROUNDS="7") as store:
+        assert len(worked(store).surface) == 4
+
+
+@pytest.mark.parametrize("target", ["mysql://u:secret@h/d", "postgresql+psycopg://u:secret@h/d", "sqlite:///x.db"])
+def test_a_url_of_another_kind_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str) -> None:
+    """The error names the scheme, and repeats nothing that may be a password; no file is made."""
+    monkeypatch.chdir(tmp_path)
+    scheme = target.partition(":")[0]
+    with pytest.raises(StoreError, match=f"the scheme '{re.escape(scheme)}' is none of them") as caught:
+        SessionStore.open(target)
+    assert "secret" not in str(caught.value)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -109,8 +109,10 @@ def test_states_are_enciphered_as_events_are(tmp_path: Path) -> None:
         found = [file for file in tmp_path.iterdir() if b"confidential" in file.read_bytes()]
     # then
     assert found == []
-    with SessionStore.open(path, settings={**ciphered, "CIPHER_KEY": "2"}) as store:
+    with SessionStore.open(path, settings={**ciphered, "CIPHER_KEY": "1"}) as store:
         tracker = store.tracker()
+        cipher: Any = store._mapper.cipher
+        cipher.key = b"2"
         asks: list[Callable[[], Any]] = [
             lambda: tracker.all_states("titles", 1),
             lambda: tracker.states("titles", 1, ["s"]),

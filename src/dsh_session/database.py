@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, contextmanager, nullcontext
+import re
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final
 
 from eventsourcing.application import Application
-from eventsourcing.persistence import JSONTranscoder
+from eventsourcing.persistence import IntegrityError, JSONTranscoder, OperationalError, StoredEvent
 from eventsourcing.popo import POPOFactory
 from eventsourcing.sqlite import SQLiteDatastore, SQLiteFactory
 from eventsourcing.utils import Environment, TopicError
@@ -28,7 +29,10 @@ if TYPE_CHECKING:
     MakeFactory = Callable[[Environment], InfrastructureFactory[Any]]
 
 
-_SETTINGS: Final = ("COMPRESSOR_", "CIPHER_", "SQLITE_", "POSTGRES_")
+_SETTINGS: Final = ("COMPRESSOR_TOPIC", "CIPHER_TOPIC", "CIPHER_KEY", "SQLITE_…", "POSTGRES_…")
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
+_SEAL_ID: Final = ""  # no session has it
+_SEALED: Final = b"dsh-session"
 
 
 class MemoryFactory(POPOFactory):
@@ -83,6 +87,7 @@ class SessionApplication(Application[str]):
 
     Attributes:
         where: the database, as errors name it.
+        snapshots: keeps what is not part of any log.
     """
 
     name = "dsh_session"
@@ -91,6 +96,26 @@ class SessionApplication(Application[str]):
         self.where = where
         self._make_factory = make_factory
         super().__init__(env)
+        self.snapshots: Any = self.factory.aggregate_recorder("snapshots")
+
+    def check_seal(self) -> None:
+        """Refuse a key, cipher or compressor that the store was not made with, by a record that was sealed then.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        mapper: Any = self.mapper
+        kept = self.snapshots.select_events(_SEAL_ID)
+        if not kept:
+            with suppress(IntegrityError, OperationalError):  # another first start, or a file that may not be written
+                self.snapshots.insert_events([StoredEvent(_SEAL_ID, 0, "seal", mapper.seal(_SEALED))])
+            return
+        try:
+            is_right = mapper.unseal(kept[0].state) == _SEALED
+        except ValueError:
+            is_right = False
+        if not is_right:
+            raise StoreError(f"{self.where}: kept with another key, cipher or compressor than the settings say")
 
     def construct_env(self, name: str, env: EnvType | None = None) -> Environment:
         """Take the configuration as it was passed."""
@@ -117,20 +142,32 @@ def open_application(target: str | PathLike[str], settings: Mapping[str, str]) -
         InvalidOptionError: a setting is none that there is.
     """
     where, make_factory, configured = _database(target)
-    for key in settings:
-        if not key.startswith(_SETTINGS):
-            raise InvalidOptionError("settings", key, f"a key that begins with {' or '.join(_SETTINGS)}")
+    for key, value in settings.items():
+        if not _is_setting(key, settings):
+            raise InvalidOptionError("settings", key, f"one of {', '.join(_SETTINGS)}")
+        if type(value) is not str:
+            raise InvalidOptionError(f"settings[{key!r}]", value, "a str")
     env = {"ORIGINATOR_ID_TYPE": "text", "CREATE_TABLE": "n", "IS_SNAPSHOTTING_ENABLED": "y", **settings, **configured}
     with typed_errors(where), ExitStack() as opened:
         try:
             application = SessionApplication(where, make_factory, env)
-        except (OSError, TopicError) as error:  # what the library refuses a setting with
+        except (OSError, TopicError, ValueError) as error:  # what a setting is refused with
             raise StoreError(f"{where}: {error}") from error
         opened.callback(application.close)
         recorder: Any = application.recorder
         recorder.create_table()
+        application.check_seal()
         opened.pop_all()
     return application
+
+
+def _is_setting(key: str, settings: Mapping[str, str]) -> bool:
+    """Tell whether a setting is one; a cipher or compressor of the user's own may have more of them."""
+    kind, _, name = key.partition("_")
+    return key in _SETTINGS or (
+        bool(name)
+        and (kind in {"SQLITE", "POSTGRES"} or (kind in {"CIPHER", "COMPRESSOR"} and f"{kind}_TOPIC" in settings))
+    )
 
 
 def _database(target: str | PathLike[str]) -> tuple[str, MakeFactory, dict[str, str]]:
@@ -138,8 +175,11 @@ def _database(target: str | PathLike[str]) -> tuple[str, MakeFactory, dict[str, 
     where = str(target)
     if where == ":memory:":
         return where, MemoryFactory, {}
-    if not where.startswith(("postgresql://", "postgres://")):
+    scheme = _SCHEME.match(where)
+    if scheme is None:
         return where, SessionSQLiteFactory, {"SQLITE_DBNAME": str(Path(target).absolute())}
+    if scheme[1] not in {"postgresql", "postgres"}:  # the rest may hold a password, and is not repeated
+        raise StoreError(f'a store is a path, ":memory:" or postgresql://…; the scheme {scheme[1]!r} is none of them')
     try:
         from dsh_session import postgres  # noqa: PLC0415 - an extra: only who opens a PostgreSQL store needs it
     except ImportError as error:

@@ -1,14 +1,43 @@
-"""Renumbering: a pending event behind what other writers appended, and every seq that it names."""
+"""A pending event behind what other writers appended: whether it may stand there, and as what."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from dsh_session import lossless_json
+from dsh_session.errors import InvalidEventError
 from dsh_session.event import Replace, SessionEvent
+from dsh_session.session import COMPACTION_STARTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from dsh_session.session import Session
+
+_OF_THE_OPEN_ONE: Final = frozenset({"compact/summary", "compact/end", "compaction/summary", "compaction/end"})
+
+
+def check_lock(event: SessionEvent, session: Session) -> None:
+    """Refuse a compaction record that does not fit the lock which the other writers left: an open start is one.
+
+    Raises:
+        InvalidEventError: a compaction begins while another is live, or goes on that is no longer the live one.
+    """
+    lock = session.compaction_start
+    if event.type in COMPACTION_STARTS and lock is not None:
+        raise InvalidEventError(f"the compaction that started at seq {lock.seq} is live", rule="compaction-live")
+    if event.type in _OF_THE_OPEN_ONE and (lock is None or _compaction_id(event) != _compaction_id(lock)):
+        raise InvalidEventError(
+            f"the compaction {_compaction_id(event)!r} of this {event.type} is no longer live", rule="compaction-stale"
+        )
+
+
+def _compaction_id(event: SessionEvent) -> Any:
+    match event.data:
+        case {"compactionId": compaction_id}:
+            return compaction_id
+        case _:
+            return None
 
 
 def moved(event: SessionEvent, first: int, by: int) -> SessionEvent:

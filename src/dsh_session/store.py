@@ -26,9 +26,9 @@ from dsh_session.errors import (
 )
 from dsh_session.header import SessionHeader
 from dsh_session.log import BATCH, SessionLog
-from dsh_session.rebase import moved
+from dsh_session.rebase import check_lock, moved
 from dsh_session.recorder import typed_errors
-from dsh_session.session import COMPACTION_STARTS, Session, now_ms
+from dsh_session.session import Session, now_ms
 from dsh_session.snapshots import Snapshots
 from dsh_session.storage import HEADER_VERSION, StoredLog
 from dsh_session.text_index import PlaintextIndexError
@@ -65,8 +65,7 @@ class SessionStore:
         self._clock = clock
         self._recorder: SessionRecorder = application.recorder  # type: ignore[assignment] # ours, made by our factory
         self._mapper: SessionMapper = application.mapper  # type: ignore[assignment] # as above
-        recorder = application.factory.aggregate_recorder("snapshots")
-        self._snapshots = Snapshots(recorder, self._mapper, self._guarded)
+        self._snapshots = Snapshots(application.snapshots, self._mapper, self._guarded)
         self._bell = Bell()
         self._is_closed = False
 
@@ -89,7 +88,9 @@ class SessionStore:
             clock: gives the time of what is appended, in Unix milliseconds.
 
         Raises:
-            StoreError: the database cannot be opened; `StoreFormatError` when it is no store of sessions.
+            StoreError: the database cannot be opened, or was kept with another key, cipher or compressor;
+                `StoreFormatError` when it is no store of sessions.
+            InvalidOptionError: a setting is none that there is.
         """
         return cls(open_application(target, settings or {}), clock)
 
@@ -244,7 +245,8 @@ class SessionStore:
         """Take in what other writers appended, and put the pending events behind it.
 
         The pending events are renumbered, and so are the seqs by which they name one another: markers, provenance, and
-        the seqs inside compaction records and titles. Each is checked anew. Either all fit, or nothing changes.
+        the seqs inside compaction records and titles. Each is checked anew. Either all fit, or nothing changes; then
+        load the session anew, and append to it what of the pending events is still wanted.
 
         Raises:
             RebaseError: a pending event does not fit; ``seq`` says which is the first.
@@ -257,7 +259,7 @@ class SessionStore:
         moved_by = rebased.next_seq - first
         for event in pending:
             try:
-                _check_lock_free(event, rebased)
+                check_lock(event, rebased)
                 rebased.receive(moved(event, first, moved_by))
             except InvalidEventError as error:
                 raise RebaseError(
@@ -465,16 +467,6 @@ class SessionStore:
             return len(sent)
         session.unanswered = 0
         return 0
-
-
-def _check_lock_free(event: SessionEvent, rebased: Session) -> None:
-    """Refuse a compaction that begins while another writer's is live: its start is a lock."""
-    if event.type in COMPACTION_STARTS and rebased.open_compaction is not None:
-        raise InvalidEventError(
-            f"the compaction that started at seq {rebased.open_compaction} is live",
-            rule="compaction-live",
-            seq=event.seq,
-        )
 
 
 def _is_storable(session_id: str) -> bool:
