@@ -78,6 +78,13 @@ def test_a_user_message_is_built_from_blocks() -> None:
     assert message == {"id": "m0", "role": "user", "source": source, "content": [TEXT, {"type": "image"}]}
 
 
+@pytest.mark.parametrize("content", [None, {"type": "text"}, b"AF", 7])
+def test_content_is_a_text_or_a_list(content: Any) -> None:
+    """What a careless tool gives back is refused where the message is built, and named."""
+    with pytest.raises(InvalidEventError, match=r"content is .*; it is a str or a list of blocks"):
+        tool_result_message("c", content, turn=1, step=2)
+
+
 def test_an_assistant_message_is_built_with_its_place_and_model() -> None:
     """What the provider did not say is left out."""
     # when

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypeAlias, TypedDict
 from uuid import uuid4
 
+from dsh_session.errors import InvalidEventError
 from dsh_session.event import is_surface_event
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from dsh_session.event import SessionEvent
 
 
@@ -192,6 +192,9 @@ def user_message(
         content: a text, or blocks.
         source: who says it; the user when None.
         message_id: the message's identity; a new UUID when None.
+
+    Raises:
+        InvalidEventError: the content is neither a text nor a list.
     """
     return {
         "id": message_id or str(uuid4()),
@@ -223,6 +226,9 @@ def assistant_message(
         usage: token counts as the provider reported them.
         interrupted: whether the stream was cut before its end.
         message_id: the message's identity; a new UUID when None.
+
+    Raises:
+        InvalidEventError: the content is neither a text nor a list.
     """
     data: AssistantMessageData = {
         "turn": turn,
@@ -263,6 +269,9 @@ def tool_result_message(
         error: what failed, for programs, such as ``{"name": ..., "code": ...}``.
         meta: anything for readers other than the model.
         message_id: the message's identity; a new UUID when None.
+
+    Raises:
+        InvalidEventError: the content is neither a text nor a list.
     """
     data: ToolResultData = {
         "turn": turn,
@@ -332,4 +341,8 @@ def derive_message(event: SessionEvent) -> Any:
 
 
 def _blocks(content: str | Sequence[Block]) -> list[Any]:
-    return [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    if not isinstance(content, Sequence) or isinstance(content, bytes):
+        raise InvalidEventError(f"content is {content!r:.80}; it is a str or a list of blocks", rule="message-shape")
+    return list(content)
