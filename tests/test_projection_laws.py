@@ -31,6 +31,7 @@ from dsh_projections.testing import (
     check_live_equals_replay,
     check_marker_decides,
     check_nothing_said_is_lost,
+    check_page,
     check_pages_tile,
     check_projection,
     check_projection_laws,
@@ -406,6 +407,32 @@ def test_pages_that_do_not_tile_are_refused(fault: Callable[[HistoryPage], Histo
     log = compacted()
     with pytest.raises(AssertionError, match=found):
         check_pages_tile(FaultyPager(log, fault), log, 1)
+
+
+class CountsCopies(HistoryPager):
+    """Begins a page at the newest copy that a compaction made."""
+
+    def page(self, before_seq: int | None = None, max_messages: int = 50, **options: Any) -> HistoryPage:
+        page = super().page(before_seq, max_messages, **options)
+        copies = [event.seq for event in page.events if isinstance(event.surface_op, Replace)]
+        return attrs.evolve(page, events=page.events[copies[-1] - page.start :], start=copies[-1]) if copies else page
+
+
+@pytest.mark.parametrize(
+    ("make", "max_messages", "found"),
+    [
+        (CountsCopies, 2, "the page of 2 before seq 5: expected"),
+        (lambda log: FaultyPager(log, lambda page: attrs.evolve(page, outside={})), 2, "what its checkpoints cite"),
+        (lambda log: FaultyPager(log, with_more_before_it), 9, "the ends of the page of 9 before seq 5"),
+    ],
+)
+def test_a_page_that_the_oracle_does_not_confirm_is_refused(make: Any, max_messages: int, found: str) -> None:
+    """The law of one page finds copies that were counted, and what is not said of the events before it."""
+    log = compacted()
+    for before_seq in range(6):
+        check_page(HistoryPager(log), log, before_seq, max_messages)
+    with pytest.raises(AssertionError, match=found):
+        check_page(make(log), log, 5, max_messages)
 
 
 def test_pages_without_an_end_are_refused() -> None:

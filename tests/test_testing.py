@@ -21,6 +21,7 @@ from dsh_session import (
     InvalidSurfaceError,
     Replace,
     SessionEvent,
+    Surface,
     SurfaceFold,
     assistant_message,
     fold_surface,
@@ -33,15 +34,20 @@ from dsh_session import (
     tool_result_message,
     user_message,
 )
+from dsh_session.surface import SurfacePlan
 from dsh_session.testing import (
+    Interleaving,
     LogBuilder,
     candidates,
     check_fold,
     check_lossless,
+    check_refuses_foreign,
     check_repair,
+    check_surface,
     contents,
     crash_prefixes,
     damaged_logs,
+    foreign_values,
     given,
     interleavings,
     irregular_moves,
@@ -51,6 +57,7 @@ from dsh_session.testing import (
     log_moves,
     logs,
     messages,
+    naive_attempts,
     naive_chains,
     naive_classes,
     naive_rebase,
@@ -493,7 +500,7 @@ RULES = {
 
 
 def test_candidates_break_every_rule() -> None:
-    """Among the candidates for one log each rule is broken by some, and some appends and replacements may land."""
+    """Among the candidates for one log each rule is broken by some, and some of every marker, or without, may land."""
     # given
     log = LogBuilder()
     log.append("tool/result", tool_result_message("c", "one", turn=1, step=1), APPEND)
@@ -507,6 +514,7 @@ def test_candidates_break_every_rule() -> None:
     assert {type(candidate.surface_op) for candidate, rules in zip(drawn, broken, strict=True) if not rules} == {
         Append,
         Replace,
+        type(None),
     }
 
 
@@ -677,6 +685,110 @@ def test_a_fold_that_finds_something_else_is_found_out() -> None:
         check_fold(lambda events: attrs.evolve(fold_surface(events), generation=0), log.events)
 
 
+def test_a_fold_that_refuses_a_valid_log_is_found_out() -> None:
+    """What every reader must take is not refused."""
+
+    def strict(events: Any) -> SurfaceFold:
+        return fold_surface(events, first_seq=1)
+
+    with pytest.raises(AssertionError, match="a valid log was refused: InvalidSurfaceError"):
+        check_fold(strict, said())
+
+
+class TakesAll(Surface):
+    def plan(self, event: SessionEvent) -> SurfacePlan:
+        return SurfacePlan(event, ())
+
+
+class Blames(Surface):
+    """Names a rule that is none, whatever is broken."""
+
+    def plan(self, event: SessionEvent) -> SurfacePlan:
+        try:
+            return super().plan(event)
+        except InvalidSurfaceError as error:
+            raise InvalidSurfaceError(error.reason, rule="taste") from None
+
+
+class CountsAttempts(Surface):
+    def plan(self, event: SessionEvent) -> SurfacePlan:
+        self.generation += 1
+        return super().plan(event)
+
+
+class PutsLast(Surface):
+    """Puts replacements at the tail."""
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        return tuple(sorted(self))
+
+
+@pytest.mark.parametrize(
+    ("broken", "found"),
+    [
+        (TakesAll, "breaks .*; it was said: nothing"),
+        (Blames, "it was said: {'taste'}"),
+        (CountsAttempts, "the surface changed, and .* has not landed"),
+        (PutsLast, "where a candidate landed"),
+    ],
+)
+def test_a_surface_that_takes_or_refuses_wrongly_is_found_out(broken: type[Surface], found: str) -> None:
+    """The law of surfaces fails where too much is taken, no broken rule is named, or an event lands elsewhere."""
+    # given
+    log = LogBuilder()
+    for number in range(2):
+        log.append("user/message", user_message("hi", message_id=f"m{number}"), APPEND)
+    # then
+    check_surface(Surface, log.events)
+    with pytest.raises(AssertionError, match=found):
+        check_surface(broken, log.events)
+
+
+def test_attempts_break_every_rule() -> None:
+    """Among the attempts on one log each rule is broken by some, alone where it can be, and some may land."""
+    # given
+    log = LogBuilder()
+    for call_id in ("c", "d"):
+        log.append("tool/result", tool_result_message(call_id, "one", turn=1, step=1, message_id=call_id), APPEND)
+    log.append("user/message", user_message("three", message_id="m"), APPEND)
+    # when
+    said = [(event.type, event.data) for event in log.events] + [("turn/start", {})]
+    attempts = [attempt for kind, data in said for attempt in naive_attempts(log.events, kind, data)]
+    broken = [naive_refusals(log.events, attempt) for attempt in attempts]
+    # then
+    assert set() in broken
+    assert set().union(*broken) == RULES
+    assert {rule for rules in broken if len(rules) == 1 for rule in rules} == RULES - {"result-target"}
+
+
+@hypothesis.given(foreign_values())
+@settings(max_examples=50)
+def test_what_is_foreign_is_refused(value: Any) -> None:
+    """No value of the strategy passes, and a store that takes one is found out."""
+    check_refuses_foreign(lambda given: lossless_json.decode(lossless_json.encode(given)), value)
+    with pytest.raises(AssertionError, match="was taken, and came back as"):
+        check_refuses_foreign(lambda given: given, value)
+
+
+def test_a_writer_does_not_get_past_the_others_lock() -> None:
+    """A compaction of ours does not begin behind a live one of theirs, nor go on when it is no longer the live one."""
+
+    def record(seq: int, what: str, compaction_id: str) -> SessionEvent:
+        return SessionEvent("", seq, 0, f"compact/{what}", lossless_json.encode({"compactionId": compaction_id}))
+
+    # given
+    start, end, next_start = record(0, "start", "c"), record(1, "end", "c"), record(2, "start", "d")
+    # then
+    assert ([start], 0) == naive_rebase(Interleaving([], [start], [record(0, "start", "d")]))
+    assert ([start, end, next_start], None) == naive_rebase(Interleaving([], [start, end], [record(0, "start", "d")]))
+    assert ([start, end], 1) == naive_rebase(Interleaving([start], [end], [end]))
+    assert ([start, end, next_start], 1) == naive_rebase(
+        Interleaving([start], [end, next_start], [record(1, "summary", "c")])
+    )
+    assert ([start, end], None) == naive_rebase(Interleaving([start], [], [end]))
+
+
 def unfinished(events: Any) -> Log:
     return interrupted_turn_closers(events)[:-1]
 
@@ -741,3 +853,40 @@ def test_a_repair_by_chance_is_found_out() -> None:
     # then
     with pytest.raises(AssertionError, match="a second repair of the same log is another one"):
         check_repair(by_chance, log.events)
+
+
+def without_its_result(events: Any) -> Log:
+    return [
+        SessionEvent("", len(events) + place, each.time, each.type, each.encoded_data)
+        for place, each in enumerate(interrupted_turn_closers(events)[-2:])
+    ]
+
+
+def of_no_step(events: Any) -> Log:
+    return [
+        SessionEvent(
+            "",
+            each.seq,
+            each.time,
+            each.type,
+            b"null" if each.type == "step/end" else each.encoded_data,
+            each.surface_op,
+            each.source_event_seqs,
+        )
+        for each in interrupted_turn_closers(events)
+    ]
+
+
+@pytest.mark.parametrize("repair", [without_its_result, of_no_step])
+def test_a_repair_that_says_too_little_is_found_out(repair: Callable[[Any], Log]) -> None:
+    """The law of repairs fails where a call gets no result, and where what is closed is not named."""
+    # given
+    log = LogBuilder()
+    call: Any = {"type": "tool-call", "id": "c", "name": "run", "arguments": "{}"}
+    log.append("turn/start", {"turn": 1})
+    log.append("step/start", {"turn": 1, "step": 1})
+    log.append("assistant/message", assistant_message([call], turn=1, step=1, provider="p", model="m"), APPEND)
+    # then
+    check_repair(interrupted_turn_closers, log.events)
+    with pytest.raises(AssertionError, match="what closes the log: expected"):
+        check_repair(repair, log.events)

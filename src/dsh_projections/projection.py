@@ -36,14 +36,21 @@ class Projection(Protocol[View_co]):
     - ``view`` follows from the events applied and nothing else: no clock, no randomness, no id of its own making;
     - ``restore(state())`` of the same ``version`` gives a projection that goes on as if it had never stopped.
 
-    Attributes:
-        version: of the shape of the state; a stored state of another version is thrown away and built anew.
-        topics: the topics that the projection takes notice of, as `dsh_session.topic_of` names them, so that a store
-            can leave out the rest; None for all of them.
+    ``version`` and ``topics`` may be plain attributes of the class.
     """
 
-    version: int
-    topics: frozenset[str] | None
+    @property
+    def version(self) -> int:
+        """Of the shape of the state; a stored state of another version is thrown away and built anew."""
+        ...
+
+    @property
+    def topics(self) -> frozenset[str] | None:
+        """The topics that the projection takes notice of, so that a store can leave out the rest; None for all.
+
+        `dsh_session.topic_of` names them.
+        """
+        ...
 
     def apply(self, event: SessionEvent) -> None:
         """Take in the next event of the log."""

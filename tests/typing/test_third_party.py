@@ -40,7 +40,7 @@ class Words:
     """How many words the user has said."""
 
     version = 1
-    topics: frozenset[str] | None = frozenset({"append:user/message"})
+    topics = frozenset({"append:user/message"})
 
     def __init__(self) -> None:
         self.count = 0

@@ -13,11 +13,12 @@ import hypothesis
 from hypothesis import given, note
 from hypothesis import strategies as st
 
-from dsh_compact.bracket import BracketFold
+from dsh_compact.bracket import COMPACT_RECORDS, BracketFold
 from dsh_compact.checkpoint import is_compact_checkpoint
 from dsh_compact.engine import Trigger
-from dsh_compact.errors import CompactionError
+from dsh_compact.errors import CompactionError, InvalidArgumentError
 from dsh_compact.meter import TokenMeter
+from dsh_compact.summary import Summary
 from dsh_compact.testing.logs import worked_logs
 from dsh_compact.testing.summarizers import ScriptedSummarizer, SummarizerError, answers
 from dsh_session import (
@@ -29,7 +30,7 @@ from dsh_session import (
     tool_calls_of,
 )
 from dsh_session.testing import naive_surface, session_of, show_log
-from dsh_session.testing.assertions import hold
+from dsh_session.testing.assertions import hold, taken
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -134,8 +135,10 @@ def check_lands_whole_or_not_at_all(
 
     No lock stays behind, and brackets are well formed. Nothing is said in anybody's name: all that enters the surface
     are checkpoints, each directly behind its summary, and replacements of single nodes. What a checkpoint stands for
-    was summarised, exactly as the model was sent it. No result loses its call, and the surface does not grow. A
-    cancellation comes out. Where the engine says that it did nothing, it wrote nothing.
+    was summarised, exactly as the model was sent it, by an answer that is a whole text, and the checkpoint cites start,
+    summary and all that it stands for. No result loses its call, and the surface does not grow. A cancellation comes
+    out, and no error says that what the engine asked for itself could not be. Where the engine says that it did
+    nothing, it wrote nothing.
 
     Args:
         engine: the engine.
@@ -158,7 +161,11 @@ def check_lands_whole_or_not_at_all(
         if report is None and error is None:
             hold(not written, f"nothing was reported, and {written} were written")
         hold(session.open_compaction is None, f"the compaction at seq {session.open_compaction} was left open")
+        hold(not isinstance(error, InvalidArgumentError), f"the engine asked for what cannot be: {error!r}")
         _check_written(log, len(before), summarizer.requests)
+        given = script[: len(summarizer.requests)]
+        is_landed = any(map(is_compact_checkpoint, written))
+        hold(not is_landed or any(map(_is_whole_text, given)), f"a checkpoint was made of {given}")
         hold(len(session.surface) <= len(nodes_before), "the surface has more nodes than before")
         hold(
             sum(map(price, session.messages())) <= sum(map(price, messages_before)),
@@ -241,7 +248,8 @@ def _check_written(log: Sequence[SessionEvent], begin: int, requests: Sequence[l
     shadowed = {replacement.seq: replacement.shadowed_seqs for replacement in naive_surface(log).replacements}
     for event in log:
         if event.seq >= begin:
-            fold.check(event)
+            with taken("what was written"):
+                fold.check(event)
             hold(not is_append_surface_event(event), f"{event} was appended to the conversation")
             if is_compact_checkpoint(event):
                 behind = log[event.seq - 1].type
@@ -250,9 +258,25 @@ def _check_written(log: Sequence[SessionEvent], begin: int, requests: Sequence[l
                 sent = [message for message in derived if message is not None]
                 asked = [messages[:-1] for messages in requests]
                 hold(sent in asked, f"what the checkpoint at seq {event.seq} replaces was not what was summarised")
+                start = max(each.seq for each in log[: event.seq] if COMPACT_RECORDS.get(each.type) == "start")
+                uncited = {start, event.seq - 1, *shadowed[event.seq]}.difference(event.source_event_seqs or ())
+                hold(not uncited, f"the checkpoint at seq {event.seq} does not cite {sorted(uncited)}")
             elif isinstance(event.surface_op, Replace):
                 hold(len(shadowed[event.seq]) == 1, f"{event} replaces several nodes and is no checkpoint")
         fold.apply(event)
+
+
+def _is_whole_text(answer: Answer) -> bool:
+    """Tell whether an answer is one that may become a checkpoint: whole, and text, beside which a model may think."""
+    match answer:
+        case str():
+            return bool(answer.strip())
+        case Summary(content, is_cut_off=False):
+            kinds = {block["type"] for block in content}
+            texts = [block["text"] for block in content if block["type"] == "text"]
+            return kinds <= {"text", "reasoning", "tool-call"} and bool("".join(texts).strip())
+        case _:
+            return False
 
 
 def _orphans(surface_events: Iterable[SessionEvent]) -> Counter[str]:

@@ -60,28 +60,17 @@ class ScriptedSummarizer:
 
 
 def answers() -> SearchStrategy[Answer]:
-    """Give what a summarizer may come up with: mostly a summary, and everything that must not become a checkpoint."""
+    """Give what a summarizer may come up with: a summary, or what must not become a checkpoint, each kind as often."""
     text: Any = {"type": "text", "text": "what matters"}
     reasoning: Any = {"type": "reasoning", "text": "let me think"}
     call: Any = {"type": "tool-call", "id": "x", "name": "run", "arguments": "{}"}
-    good: SearchStrategy[Answer] = st.sampled_from(
-        [
-            "what matters",
-            Summary([reasoning, text, call], provider="p", model="m", max_tokens=9, usage={"outputTokens": 3}),
-        ]
-    )
-    bad: SearchStrategy[Answer] = st.sampled_from(
-        [
-            "",
-            " \n",
-            Summary([]),
-            Summary([reasoning]),
-            Summary([call]),
-            Summary([text, {"type": "image", "mimeType": "image/png", "data": "iVBORw0="}]),
-            Summary([text], is_cut_off=True),
-            SummarizerError("out of reach"),
-            asyncio.CancelledError(),
-        ]
-    )
+    image: Any = {"type": "image", "mimeType": "image/png", "data": "iVBORw0="}
+    kinds: list[list[Answer]] = [
+        ["what matters"],
+        [Summary([reasoning, text, call], provider="p", model="m", max_tokens=9, usage={"outputTokens": 3})],
+        ["", " \n", Summary([]), Summary([reasoning]), Summary([call])],
+        [Summary([text, image]), Summary([text], is_cut_off=True)],
+        [SummarizerError("out of reach"), asyncio.CancelledError()],
+    ]
     endless = st.just(4000).map("the service is overloaded, ".__mul__)
-    return good | good | bad | endless
+    return st.one_of([*map(st.sampled_from, kinds), endless])

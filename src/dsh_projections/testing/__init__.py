@@ -15,6 +15,7 @@ from dsh_projections.testing.laws import (
     check_live_equals_replay,
     check_marker_decides,
     check_nothing_said_is_lost,
+    check_page,
     check_pages_tile,
     check_projection,
     check_projection_laws,
@@ -22,6 +23,7 @@ from dsh_projections.testing.laws import (
     check_redelivery_changes_nothing,
     check_restores_at_every_cut,
     check_strangers_change_nothing,
+    naive_page,
 )
 from dsh_projections.testing.machine import projection_machine
 from dsh_projections.testing.system import SystemMachine
@@ -36,6 +38,7 @@ __all__ = [
     "check_live_equals_replay",
     "check_marker_decides",
     "check_nothing_said_is_lost",
+    "check_page",
     "check_pages_tile",
     "check_projection",
     "check_projection_laws",
@@ -46,6 +49,7 @@ __all__ = [
     "compaction_moves",
     "given",
     "irregular_moves",
+    "naive_page",
     "projection_machine",
     "session_logs",
     "session_moves",

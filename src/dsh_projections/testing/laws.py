@@ -14,6 +14,7 @@ import msgspec
 from hypothesis import given, note
 
 from dsh_compact.testing import session_logs
+from dsh_projections.history_pager import HistoryPage
 from dsh_projections.projection import replay
 from dsh_projections.runner import TrackedProjection
 from dsh_session import Append, Replace, SessionEvent, SessionStore, lossless_json, topic_of
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
     from hypothesis.strategies import SearchStrategy
 
-    from dsh_projections.history_pager import HistoryPage
     from dsh_projections.projection import Projection
 
 V = TypeVar("V")
@@ -187,8 +187,8 @@ def check_reads_only_its_topics(make: Callable[[], Projection[Any]], events: Seq
 def check_strangers_change_nothing(make: Callable[[], Projection[Any]], events: Sequence[SessionEvent]) -> None:
     """Check that a projection passes over log-only events of types that nobody knows, wherever they stand.
 
-    Behind every event stands one that holds the same data, so that a reader is found out which goes by what an event
-    looks like. A projection that takes notice of every topic is not bound by this.
+    Behind every event stands one that holds the data of another, so that a reader is found out which goes by what an
+    event looks like. A projection that takes notice of every topic is not bound by this.
 
     Args:
         make: makes the projection.
@@ -197,10 +197,10 @@ def check_strangers_change_nothing(make: Callable[[], Projection[Any]], events: 
     alone, among_strangers = make(), make()
     if alone.topics is None:
         return
-    for event in map(_spread, events):
+    for event, other in zip(map(_spread, events), reversed(events), strict=True):
         alone.apply(event)
         among_strangers.apply(event)
-        kind, data, is_odd = f"unheard-of/{event.type}", event.encoded_data, bool(event.seq % 4)
+        kind, data, is_odd = f"unheard-of/{other.type}", other.encoded_data, bool(event.seq % 4)
         among_strangers.apply(SessionEvent(event.session_id, event.seq + 1, event.time, kind, data, ignorable=is_odd))
         expect(alone.view(), among_strangers.view(), f"behind the stranger after seq {event.seq // 2}")
 
@@ -341,6 +341,38 @@ def check_pages_tile(pager: Pager, events: Sequence[SessionEvent], max_messages:
         page = pager.page(first, max_messages)
     expect((), page.events, "the page before seq 0")
     expect(False, page.has_more, "whether there is more before seq 0")
+
+
+def check_page(pager: Pager, events: Sequence[SessionEvent], before_seq: int, max_messages: int) -> None:
+    """Check that a page is the one that `naive_page` gives, and says the same of what lies before it.
+
+    Args:
+        pager: gives pages of the log.
+        events: the log.
+        before_seq: from 0 to the length of the log.
+        max_messages: the quota of the page, an int >= 1.
+    """
+    expected, actual = naive_page(events, before_seq, max_messages), pager.page(before_seq, max_messages)
+    where = f"the page of {max_messages} before seq {before_seq}"
+    expect(expected.events, actual.events, where)
+    expect(expected.outside, dict(actual.outside), f"what its checkpoints cite and is not on {where}")
+    ends = (events[expected.start].seq, events[expected.stop - 1].seq) if expected.events else (None, None)
+    expect((*ends, expected.start > 0), (actual.first_seq, actual.last_seq, actual.has_more), f"the ends of {where}")
+
+
+def naive_page(events: Sequence[SessionEvent], before_seq: int, max_messages: int) -> HistoryPage:
+    """Cut a page the obvious way: count back what was said, once, to where the quota is filled and nothing is parted.
+
+    Copies for the model, results of tools and log-only events cost nothing.
+    """
+    counted = [event for event in events[:before_seq] if _is_counted(event)][-max_messages:]
+    cut = min(seq for event in counted for seq in (event.seq, *(event.source_event_seqs or ()))) if counted else 0
+    if len(counted) < max_messages:
+        cut = 0
+    page = events[cut:before_seq]
+    cited = {event.seq: event.source_event_seqs or () for event in page if _is_checkpoint(event)}
+    outside = {seq: tuple(source for source in sources if source < cut) for seq, sources in cited.items()}
+    return HistoryPage(tuple(page), cut, before_seq, {seq: sources for seq, sources in outside.items() if sources})
 
 
 def _is_checkpoint(event: SessionEvent) -> bool:

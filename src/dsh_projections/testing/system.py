@@ -32,7 +32,7 @@ from dsh_projections.history_pager import HistoryPager
 from dsh_projections.human_transcript import HumanTranscript
 from dsh_projections.model_surface import ModelSurface
 from dsh_projections.projection import replay
-from dsh_projections.testing.laws import check_pages_tile
+from dsh_projections.testing.laws import check_page, check_pages_tile
 from dsh_session import (
     APPEND,
     ConflictError,
@@ -52,7 +52,7 @@ from dsh_session import (
     user_message,
 )
 from dsh_session.testing import naive_surface, show_log
-from dsh_session.testing.assertions import expect, hold
+from dsh_session.testing.assertions import expect, hold, taken
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -331,7 +331,8 @@ class SystemMachine(RuleBasedStateMachine):
         """Hold the log to the rules of brackets, and the surface to a naive fold."""
         log = self.log
         seeds = [event.seq for event in log if event.type == "session/end-seed"]
-        check_brackets(log, seed_length=seeds[-1] + 1 if seeds else 0)
+        with taken("the order of the log"):
+            check_brackets(log, seed_length=seeds[-1] + 1 if seeds else 0)
         expect(naive_surface(log).nodes, self.session.surface.nodes, "the surface, against a naive fold")
 
     @invariant()
@@ -350,7 +351,8 @@ class SystemMachine(RuleBasedStateMachine):
         """Write the messages for every provider. While calls are open there is no request; then they are left out."""
         messages = self.session.messages()
         for convert in (to_openai_chat, to_openai_responses, to_anthropic_messages):
-            convert(messages, on_unsupported="drop" if self.session.open_turn.unanswered else "raise")
+            with taken("what the model is sent"):
+                convert(messages, on_unsupported="drop" if self.session.open_turn.unanswered else "raise")
 
     @invariant()
     def is_priced_right(self) -> None:
@@ -371,6 +373,7 @@ class SystemMachine(RuleBasedStateMachine):
         said = [event.seq for event in log if is_append_surface_event(event) or is_compact_checkpoint(event)]
         expect(said, [entry.seq for entry in self._live["transcript"].view()], "what the human sees")
         check_pages_tile(HistoryPager(log), log, 2)
+        check_page(HistoryPager(log), log, len(log), 2)
 
     def _take(self, session: Session) -> None:
         """Go on with a session, whose readers begin anew."""

@@ -22,8 +22,11 @@ from dsh_session.testing.moves import Move, irregular_moves, log_moves, message_
 from dsh_session.testing.oracles import (
     check_fold,
     check_lossless,
+    check_refuses_foreign,
     check_repair,
+    check_surface,
     is_same_json,
+    naive_attempts,
     naive_chains,
     naive_classes,
     naive_rebase,
@@ -44,7 +47,15 @@ from dsh_session.testing.store_laws import (
     check_store_laws,
     check_stream_tells_everything,
 )
-from dsh_session.testing.values import contents, json_values, messages, surface_ops, texts, user_messages
+from dsh_session.testing.values import (
+    contents,
+    foreign_values,
+    json_values,
+    messages,
+    surface_ops,
+    texts,
+    user_messages,
+)
 
 __all__ = [
     "Command",
@@ -65,15 +76,18 @@ __all__ = [
     "check_load_gives_what_was_saved",
     "check_lossless",
     "check_refusals_leave_everything",
+    "check_refuses_foreign",
     "check_repair",
     "check_resume_settles",
     "check_sessions_are_listed",
     "check_store",
     "check_store_laws",
     "check_stream_tells_everything",
+    "check_surface",
     "contents",
     "crash_prefixes",
     "damaged_logs",
+    "foreign_values",
     "given",
     "interleavings",
     "irregular_moves",
@@ -84,6 +98,7 @@ __all__ = [
     "logs",
     "message_moves",
     "messages",
+    "naive_attempts",
     "naive_chains",
     "naive_classes",
     "naive_rebase",

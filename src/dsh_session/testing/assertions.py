@@ -1,8 +1,14 @@
-"""How a law says that it was broken: the two sentences that every `AssertionError` of the laws is made by."""
+"""How a law says that it was broken: the sentences that every `AssertionError` of the laws is made by."""
 
 from __future__ import annotations
 
-from typing import Any
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from dsh_session.errors import SessionError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def hold(is_so: bool, otherwise: str) -> None:
@@ -14,3 +20,12 @@ def hold(is_so: bool, otherwise: str) -> None:
 def expect(expected: Any, actual: Any, what: str) -> None:
     """Raise `AssertionError`, with both values, unless what was found is what was expected."""
     hold(expected == actual, f"{what}: expected {expected!r}, found {actual!r}")
+
+
+@contextmanager
+def taken(what: str) -> Iterator[None]:
+    """Raise `AssertionError` where something that must be taken is refused within."""
+    try:
+        yield
+    except SessionError as error:
+        raise AssertionError(f"{what} was refused: {error!r}") from error

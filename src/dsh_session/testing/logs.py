@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 from hypothesis import strategies as st
 
-from dsh_session import lossless_json
-from dsh_session.event import APPEND, Replace, SessionEvent
 from dsh_session.testing.builder import LogBuilder
 from dsh_session.testing.moves import log_moves, message_moves, replacement_moves, turn_moves
-from dsh_session.testing.oracles import naive_surface
+from dsh_session.testing.oracles import naive_attempts, naive_refusals, naive_surface
 from dsh_session.testing.values import user_messages
 
 if TYPE_CHECKING:
@@ -20,7 +19,10 @@ if TYPE_CHECKING:
 
     from hypothesis.strategies import DrawFn, SearchStrategy
 
+    from dsh_session.event import SessionEvent
     from dsh_session.testing.moves import Move
+
+_MOST_WRONGS: Final = 2
 
 
 @st.composite
@@ -112,12 +114,14 @@ def interleavings(draw: DrawFn, *, max_moves: int = 8) -> Interleaving:  # noqa:
 
     Both replace and cite what is in the base, where they may be in each other's way, and what they have said
     themselves, whose seqs a rebase must move: in markers, in provenance, and inside records of compactions and titles.
+    Each begins and ends compactions, of which only one may be live.
 
     Args:
         max_moves: how many moves make the base, and each writer's part, at most.
     """
     kinds = ["compact/summary", "compaction/prune", "session/title", "compaction/summary", "note"]
-    moves: SearchStrategy[Move] = log_moves() | st.sampled_from([partial(_cite_surface, kind=kind) for kind in kinds])
+    records = [*(partial(_cite_surface, kind=kind) for kind in kinds), *[_begin_or_end_compaction] * 3]
+    moves: SearchStrategy[Move] = st.one_of(log_moves(), *map(st.just, records))
     base = draw(logs(max_moves=max_moves))
     parts = []
     for _ in range(2):
@@ -133,33 +137,41 @@ def interleavings(draw: DrawFn, *, max_moves: int = 8) -> Interleaving:  # noqa:
 def candidates(draw: DrawFn, events: Sequence[SessionEvent]) -> SessionEvent:  # noqa: D417 - Hypothesis passes draw
     """Give an event that somebody might try to append to a log: right, or wrong in seq, marker or provenance.
 
+    Every way in which the log lets it be wrong, in one thing or two, is as likely as every other, so that whoever
+    leaves out one check is found out.
+
     Args:
         events: the log, a valid one.
     """
-    length = len(events)
     nodes = naive_surface(events).nodes
-    known = [(event.type, event.data) for event in events if event.seq in nodes]
-    kind, data = draw(st.sampled_from([*known, ("user/message", draw(user_messages())), ("turn/start", {"turn": 1})]))
+    new: list[tuple[str, Any]] = [("user/message", draw(user_messages())), ("turn/start", {"turn": 1})]
+    known = [(events[seq].type, events[seq].data) for seq in nodes]
+    kind, data = draw(st.sampled_from(known or new) | st.sampled_from(new))
     if "turn" in data and draw(st.booleans()):
         data["turn"] += 1
-    ends = [*nodes, length]
-    all_before = tuple(range(length))
-    return SessionEvent(
-        "",
-        draw(st.sampled_from([length, length, length + 1, max(length - 1, 0)])),
-        0,
-        kind,
-        lossless_json.encode(data),
-        draw(st.sampled_from([APPEND, None, *(Replace(start, end) for start in ends for end in ends)])),
-        draw(
-            st.sampled_from([all_before, None, (), all_before[1:], (*all_before, length), all_before + all_before[:1]])
-            | st.lists(st.integers(0, length + 1), max_size=3).map(tuple)
-        ),
-    )
+    ways: defaultdict[tuple[str, ...], list[SessionEvent]] = defaultdict(list)
+    for candidate in naive_attempts(events, kind, data):
+        ways[tuple(sorted(naive_refusals(events, candidate)))].append(candidate)
+    way = draw(st.sampled_from(sorted(way for way in ways if len(way) <= _MOST_WRONGS)))
+    return draw(st.sampled_from(ways[way]))
 
 
 def _any_logs() -> SearchStrategy[list[SessionEvent]]:
     return logs()
+
+
+def _begin_or_end_compaction(log: LogBuilder) -> None:
+    """Take the lock in the log, or let it go."""
+    live = _live_compaction(log)
+    if live is None:
+        log.append("compact/start", {"compactionId": f"c{len(log.events)}", "turn": None})
+    else:
+        log.append("compact/end", {"compactionId": live, "turn": None})
+
+
+def _live_compaction(log: LogBuilder) -> str | None:
+    brackets = [event for event in log.events if event.type in {"compact/start", "compact/end"}]
+    return brackets[-1].data["compactionId"] if brackets and brackets[-1].type == "compact/start" else None
 
 
 def _cite_surface(log: LogBuilder, kind: str) -> None:
@@ -167,4 +179,5 @@ def _cite_surface(log: LogBuilder, kind: str) -> None:
     seqs = list(log.nodes)
     if seqs:
         ends = {"start": seqs[0], "end": seqs[-1]}
-        log.append(kind, {"shadowedSeqs": seqs, "shadowedRange": ends, "messageSeqs": seqs})
+        ids = {"compactionId": _live_compaction(log)}
+        log.append(kind, {**ids, "shadowedSeqs": seqs, "shadowedRange": ends, "messageSeqs": seqs})

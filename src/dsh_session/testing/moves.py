@@ -26,6 +26,15 @@ T = TypeVar("T")
 _AT: Final = range(6)
 """Places among nodes, calls or results, counted round and round."""
 
+_TEXT: Final = {"type": "text-delta", "index": 0}
+_STREAMED: Final[Sequence[Sequence[dict[str, Any]]]] = (
+    [_TEXT],
+    [_TEXT, {**_TEXT, "index": 1}],
+    [{"type": "reasoning-delta", "index": 0}, _TEXT],
+    [{"type": "tool-call-delta", "index": 0, "id": "call-0"}, {"type": "tool-call-delta", "index": 0, "id": "call-1"}],
+)
+"""The blocks of a stream, by what all pieces of one have in common."""
+
 Move: TypeAlias = "Callable[[LogBuilder], object]"
 """One thing that may happen to a log. A move that does not apply to the log as it is does nothing."""
 
@@ -36,7 +45,7 @@ def log_moves() -> SearchStrategy[Move]:
     return st.one_of(
         st.just(_rest),
         st.sampled_from([_begin_or_end_step, _begin_or_end_turn]),
-        _moves(_stream, text=PHRASES, count=(1, 2, 3)),
+        _moves(_stream, text=PHRASES, count=(1, 2, 3), blocks=_STREAMED),
         message_moves(),
         _moves(_start_call, at=_AT),
         st.builds(partial, st.just(_note), event=_notes(), ignorable=st.booleans()),
@@ -49,12 +58,13 @@ def message_moves() -> SearchStrategy[Move]:
     """Give one message that is appended: of the user or in the user's place, into a turn, of the model, of a tool.
 
     A message of the model cites what was streamed since the last one, or nothing, and asks for calls, alone and in
-    parallel. A tool's answers one of these, in any order, or a call that nobody made.
+    parallel; now and then it has no content at all. A tool's answers one of these, in any order, or a call that nobody
+    made.
     """
     either = (False, True)
     return st.one_of(
         _moves(_say, content=CONTENTS, source=SOURCES, is_steering=either),
-        _moves(_answer, content=THOUGHTS, call_count=(0, 1, 2), is_citing=either),
+        _moves(_answer, content=(*THOUGHTS, ()), call_count=(0, 1, 2), is_citing=either),
         _moves(_give_result, content=CONTENTS, at=_AT, is_error=either),
     )
 
@@ -161,9 +171,12 @@ def _say(log: LogBuilder, content: Sequence[Block], source: Source, is_steering:
         log.append("user/message", message, APPEND)
 
 
-def _stream(log: LogBuilder, text: str, count: int) -> None:
-    for _ in range(count):
-        log.append("assistant/chunk", {**_place(log), "chunk": {"type": "text-delta", "index": 0, "text": text}})
+def _stream(log: LogBuilder, text: str, count: int, blocks: Sequence[dict[str, Any]]) -> None:
+    """Stream some pieces of each block, one block right behind another."""
+    for block in blocks:
+        key = "argumentsDelta" if "id" in block else "text"
+        for _ in range(count):
+            log.append("assistant/chunk", {**_place(log), "chunk": {**block, key: text}})
 
 
 def _answer(log: LogBuilder, content: Sequence[Block], call_count: int, is_citing: bool) -> None:
@@ -237,7 +250,7 @@ def _take_turn(
         _begin_or_end_step(log)
         _begin_or_end_step(log)
     if is_streaming:
-        _stream(log, "ok", 2)
+        _stream(log, "ok", 2, _STREAMED[0])
     _answer(log, [{"type": "text", "text": "ok"}], 0, is_citing=True)
     _begin_or_end_turn(log)
     for call_id in late:

@@ -33,7 +33,7 @@ from dsh_session.jsonl import read_jsonl, write_jsonl
 from dsh_session.message import user_message
 from dsh_session.repair import interrupted_turn_closers
 from dsh_session.session import Session
-from dsh_session.testing.assertions import expect
+from dsh_session.testing.assertions import expect, taken
 from dsh_session.testing.logs import interleavings
 from dsh_session.testing.oracles import naive_rebase, naive_surface
 from dsh_session.testing.show import show_log
@@ -154,7 +154,9 @@ def check_conflict_loses_nothing(store: SessionStore, work: Interleaving) -> Non
         refusal = _refused(store, RebaseError, partial(store.save, ours, on_conflict="rebase"), ours)
         expect(misfit, refusal.seq, "the first event that does not fit")
         return
-    expect(len(work.ours), store.save(ours, on_conflict="rebase"), "how many events were saved behind the other's")
+    with taken("what fits behind the other's"):
+        saved = store.save(ours, on_conflict="rebase")
+    expect(len(work.ours), saved, "how many events were saved behind the other's")
     expect(_owned(log, ours.id), list(store.log(ours.id)), "the log of both")
     if is_conflict:
         _expect_session(ours, store.load(ours.id), "what was rebased, and what is loaded")
@@ -248,7 +250,8 @@ def check_export_comes_back(store: SessionStore, events: Sequence[SessionEvent])
     reader = read_jsonl(file)
     expect(session.header, reader.header, "the header that was exported")
     copy = attrs.evolve(session.header, id=f"copy-{uuid4()}")
-    store.import_log(copy, reader)
+    with taken("a file that was exported"):
+        store.import_log(copy, reader)
     expected = [_joined(event) for event in _owned(events, copy.id)]
     expect(expected, list(store.log(copy.id)), "what was exported and imported")
 

@@ -86,6 +86,23 @@ def json_values(*, max_leaves: int = 12) -> SearchStrategy[Any]:
     return bushes | deep | wide
 
 
+def foreign_values() -> SearchStrategy[Any]:
+    """Give a value that is no lossless JSON: somewhere in it stands what an encoder would let pass as something else.
+
+    A tuple becomes a list, a key that is no str becomes one, an int beyond 64 bits a float, and NaN is no JSON at all.
+    """
+    odd = st.sampled_from([(), (1, 2), {1: "a"}, {None: 1}, {1.5: [], "a": 1}, 2**63, -(2**63) - 1, b"ab", {1}])
+    odd |= st.sampled_from([float("nan"), float("inf"), -float("inf")])
+    return st.recursive(
+        odd,
+        lambda inner: (
+            st.builds(lambda item, rest: [*rest, item, *rest], inner, st.lists(texts(), max_size=2))
+            | st.builds(lambda key, item: {"sound": [], key: item}, texts(), inner)
+        ),
+        max_leaves=3,
+    )
+
+
 def contents() -> SearchStrategy[list[Block]]:
     """Give the content of a user's message or of a tool's output: text, images, kinds nobody knows, or nothing."""
     return st.sampled_from(CONTENTS).map(deepcopy)
