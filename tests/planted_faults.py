@@ -101,7 +101,7 @@ Plant: TypeAlias = "Callable[[], AbstractContextManager[object]]"
 
 SETTINGS = settings(
     max_examples=100,
-    stateful_step_count=15,
+    stateful_step_count=10,
     derandomize=True,
     database=None,
     deadline=None,

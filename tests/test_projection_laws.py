@@ -11,7 +11,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import run_state_machine_as_test
 
-from dsh_compact import compact_checkpoint_source
+from dsh_compact import BasicCompactionEngine, compact_checkpoint_source
+from dsh_compact.testing import check_engine
 from dsh_projections import (
     CompactionProgress,
     ContextLiveness,
@@ -43,7 +44,7 @@ from dsh_projections.testing import (
     session_logs,
 )
 from dsh_session import APPEND, Replace, SessionEvent, SessionHeader, Surface, assistant_message, user_message
-from dsh_session.testing import LogBuilder, logs, naive_refusals
+from dsh_session.testing import LogBuilder, check_store, logs, naive_refusals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -454,3 +455,17 @@ def test_an_example_is_checked_whichever_way_it_comes() -> None:
         example.when(second).then("third", seen=lambda titles: titles[-1])
     with pytest.raises(AssertionError, match="restored after 1 events"):
         testing.given(Forgetful, [first]).then(["first"])
+
+
+def test_a_law_says_what_it_is_to_be_given() -> None:
+    """A thing in place of what makes one is refused where the test is made; so is a class in place of an engine."""
+    wrong: Any = HumanTranscript()
+    engine: Any = BasicCompactionEngine
+    with pytest.raises(
+        TypeError, match=r"check_projection is given .*; it is a class or function that makes a projection"
+    ):
+        check_projection(wrong)
+    with pytest.raises(TypeError, match=r"check_store is given .*; it is a class or function that makes a store"):
+        check_store(wrong)
+    with pytest.raises(TypeError, match=r"check_engine is given .*; it is an engine, and not what makes one"):
+        check_engine(engine)

@@ -68,6 +68,8 @@ def check_engine(
     Returns:
         A test without arguments, for pytest to find or for anybody to call.
     """
+    if isinstance(engine, type):
+        raise TypeError(f"check_engine is given {engine!r}; it is an engine, and not what makes one")
 
     @settings or hypothesis.settings(deadline=None)
     @given(

@@ -19,7 +19,7 @@ from dsh_projections.projection import replay
 from dsh_projections.runner import TrackedProjection
 from dsh_session import Append, Replace, SessionEvent, SessionStore, lossless_json, topic_of
 from dsh_session.testing import show_log
-from dsh_session.testing.assertions import expect
+from dsh_session.testing.assertions import check_makes, expect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -69,6 +69,7 @@ def check_projection(
     Returns:
         A test without arguments, for pytest to find or for anybody to call.
     """
+    check_makes(make, "check_projection", "a projection")
 
     @settings or hypothesis.settings(deadline=None)
     @given(events=session_logs() if logs is None else logs)

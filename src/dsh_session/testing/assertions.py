@@ -29,3 +29,13 @@ def taken(what: str) -> Iterator[None]:
         yield
     except SessionError as error:
         raise AssertionError(f"{what} was refused: {error!r}") from error
+
+
+def check_makes(make: Any, law: str, what: str) -> None:
+    """Refuse what is given to a law in place of something that makes things.
+
+    Raises:
+        TypeError: it cannot be called.
+    """
+    if not callable(make):
+        raise TypeError(f"{law} is given {make!r:.80}; it is a class or function that makes {what}")

@@ -33,7 +33,7 @@ from dsh_session.jsonl import read_jsonl, write_jsonl
 from dsh_session.message import user_message
 from dsh_session.repair import interrupted_turn_closers
 from dsh_session.session import Session
-from dsh_session.testing.assertions import expect, taken
+from dsh_session.testing.assertions import check_makes, expect, taken
 from dsh_session.testing.logs import interleavings
 from dsh_session.testing.oracles import naive_rebase, naive_surface
 from dsh_session.testing.show import show_log
@@ -63,6 +63,7 @@ def check_store(
     Returns:
         A test without arguments, for pytest to find or for anybody to call.
     """
+    check_makes(open_store, "check_store", "a store that is open")
 
     @settings or hypothesis.settings(deadline=None)
     @given(work=interleavings(max_moves=6))
