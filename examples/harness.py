@@ -12,16 +12,18 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
+from shutil import get_terminal_size
 from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
 
 import attrs
-from rich.console import Console, Group
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
 from dsh_compact import BasicCompactionEngine, EngineReport, Summary, Trigger
 from dsh_projections import HumanTranscript, ModelSurface, replay
+from dsh_projections.printing import print_drawn, print_heading
 from dsh_projections.terminal import draw_surface, draw_transcript
 from dsh_session import (
     APPEND,
@@ -219,19 +221,18 @@ def play(folder: Path) -> list[tuple[Trigger, EngineReport]]:
 
 def main() -> None:
     """Play the session in a folder that is gone afterwards; show it side by side where there is room for it."""
-    console = Console(highlight=False, markup=False, emoji=False)
-    console.print("\n=== A harness at work: examples/harness.py ===")
+    print_heading("A harness at work: examples/harness.py")
     with TemporaryDirectory() as name:
         for trigger, report in play(Path(name)):
-            console.print(f"{trigger}: {report.tokens_before} tokens became {report.tokens_after}")
+            print(f"{trigger}: {report.tokens_before} tokens became {report.tokens_after}")
         with SessionStore.open(Path(name) / "sessions.db") as store:
             log = list(store.log("sales"))
     human = Group(Text("The human sees\n", "bold"), *draw_transcript(replay(HumanTranscript(), log).entries))
     model = Group(Text("The model is sent\n", "bold"), *draw_surface(replay(ModelSurface(), log).events()))
     table = Table.grid(padding=(1, 4))
-    for row in [(human, model)] if console.width >= WIDE else [(human,), (model,)]:
+    for row in [(human, model)] if get_terminal_size().columns >= WIDE else [(human,), (model,)]:
         table.add_row(*row)
-    console.print(table)
+    print_drawn([table])
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import sys
 import termios
 from collections.abc import Callable
 from contextlib import redirect_stdout
+from importlib.metadata import version
 from io import BytesIO, StringIO, TextIOWrapper
 from itertools import pairwise
 from pathlib import Path
@@ -218,11 +219,62 @@ def test_an_import_that_is_there_already(run: Run) -> None:
 
 def test_an_import_goes_on_to_the_next_file(run: Run) -> None:
     """Of several files, each that can be imported is, and the status says that one was not."""
-    outcome = run("import", "nowhere.jsonl", DEMO)
+    log = write_log("f.jsonl", said(0, "first"))
 
-    assert (outcome.status, outcome.out) == (1, f"imported {DEMO_ID}: 71 events\n")
+    outcome = run("import", DEMO, "nowhere.jsonl", log)
+
+    assert (outcome.status, outcome.out) == (1, f"imported {DEMO_ID}: 71 events\nimported f: 1 event\n")
     assert is_one_line(outcome.err)
     assert "nowhere.jsonl" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("nowhere.jsonl", " cannot be read: No such file or directory"),
+        ("folder", " cannot be read: Is a directory"),
+        ("notes.txt", ":1: no session header"),
+    ],
+)
+def test_a_failed_import_makes_no_store(run: Run, folder: Path, name: str, reason: str) -> None:
+    """Where no file has a header, no store is made; what cannot be read is named, with the reason."""
+    (folder / "folder").mkdir()
+    (folder / "notes.txt").write_text("hello")
+
+    outcome = run("import", name, name)
+
+    assert (outcome.status, outcome.out) == (1, "")
+    assert files() == ["folder", "notes.txt"]
+    first, second = outcome.err.splitlines()
+    assert first == second
+    assert first.startswith(f"dsh-session: {name}{reason}")
+
+
+@pytest.mark.parametrize("target", ["mysql://u:SECRETPW@h/d", "postgresql+psycopg://u:SECRETPW@h/d", "sqlite:///a.db"])
+def test_a_url_of_another_kind_is_no_store(run: Run, target: str) -> None:
+    """A URL that no store has is refused by its scheme, without the password that it may hold, and makes no file."""
+    for words in (("ls",), ("transcript", "s"), ("transcript", "s", "--follow"), ("import", DEMO)):
+        outcome = run(*words, "--store", target)
+
+        assert (outcome.status, outcome.out) == (1, "")
+        assert is_one_line(outcome.err)
+        assert repr(target.partition(":")[0]) in outcome.err
+        assert "SECRETPW" not in outcome.err
+    assert files() == []
+
+
+def test_a_line_is_reported_once(run: Run) -> None:
+    """All that is wrong with a line of a file stands in one report of it."""
+    replacing = {**said(2, "x"), "surfaceOp": {"op": "replace", "start": 1, "end": 1}, "sourceEventSeqs": [1]}
+    write_log("cut.jsonl", said(0, "first"), replacing)
+
+    outcome = run("import", "cut.jsonl", "--lenient")
+
+    assert is_one_line(outcome.err)
+    assert outcome.err.startswith(
+        "dsh-session: cut.jsonl:3: seq 2 where 1 is next; 1 event is missing, and what follows moves up; "
+    )
+    assert outcome.err.endswith("; kept as data\n")
 
 
 def test_a_torn_tail_is_reported(run: Run) -> None:
@@ -612,6 +664,14 @@ def test_following_is_for_people_and_goes_forward(run: Run, words: tuple[str, ..
     assert is_one_line(outcome.err)
 
 
+def test_a_file_is_not_followed(run: Run) -> None:
+    """A file, which has a reader of its own, is refused by name, and not looked for in a store."""
+    write_log("f.jsonl", said(0, "first"))
+
+    reason = "dsh-session: f.jsonl is a file; --follow needs a session in a store\n"
+    assert run("transcript", "f.jsonl", "--follow") == (1, "", reason)
+
+
 def test_a_compaction_by_hand(run: Run, session: Session, store: SessionStore) -> None:
     """A summary out of a file takes the place of a range, at once and for good; the human loses nothing."""
     text = "word " * 80
@@ -654,7 +714,7 @@ def test_a_summary_from_stdin(run: Run, session: Session, store: SessionStore, m
         ("0..8", b" \n", "no text"),
         ("0..8", b"long " * 500, "must cost less"),
         ("0..8", b"\xff", "UTF-8"),
-        ("0..8", None, "summary.txt"),
+        ("0..8", None, "summary.txt cannot be read: No such file"),
     ],
 )
 def test_a_compaction_that_cannot_be(run: Run, session: Session, seqs: str, summary: bytes | None, reason: str) -> None:
@@ -716,6 +776,11 @@ def test_wrong_use(run: Run, words: tuple[str, ...]) -> None:
     assert (outcome.status, outcome.out) == (2, "")
     assert is_one_line(outcome.err)
     assert not CONTROLS.search(outcome.err)
+
+
+def test_the_version(run: Run) -> None:
+    """The command tells its version, in one line."""
+    assert run("--version") == (0, f"dsh-session {version('dsh-session')}\n", "")
 
 
 def test_help(run: Run) -> None:
@@ -838,6 +903,17 @@ def test_a_terminal_gets_colour_and_a_pipe_plain_text(run: Run, monkeypatch: pyt
     assert not CONTROLS.search(plain)
     assert [line for line in plain.splitlines() if line != line.rstrip()] == []
     assert "\x1b[" in coloured
+
+
+@pytest.mark.parametrize("columns", ["0", "00", "-5", "", "wide", "²"])
+def test_a_width_that_is_none_is_passed_over(run: Run, monkeypatch: pytest.MonkeyPatch, columns: str) -> None:
+    """A COLUMNS that is no number >= 1 counts for none, and the screen is as wide as without it."""
+    monkeypatch.delenv("COLUMNS")
+    expected = run("transcript", DEMO)
+    monkeypatch.setenv("COLUMNS", columns)
+
+    assert expected == run("transcript", DEMO)
+    assert "… earlier context was compacted …" in expected.out
 
 
 def put_on_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -141,6 +141,7 @@ def test_it_shows_the_same_every_time(
 
     narrow, again, wide = screens
     assert narrow == again
+    assert [line for line in (narrow + wide).splitlines() if line != line.rstrip()] == []
     assert narrow.count("… earlier context was compacted …") == 3
     assert [line.split() for line in narrow.splitlines() if "sees" in line] == [["The", "human", "sees"]]
     assert [line.split() for line in wide.splitlines() if "sees" in line] == [

@@ -213,6 +213,29 @@ def test_a_file_without_a_header_is_no_log(data: bytes, lenient: bool) -> None:
         read_jsonl([data], lenient=lenient)
 
 
+@pytest.mark.parametrize("lenient", [False, True])
+def test_the_damage_that_took_the_header_is_named(lenient: bool) -> None:
+    """A file whose header is lost in damage is refused with the damage, and one that is sound without any."""
+    frame = zstandard.compress(written([event(0)]))
+    damaged = frame[:10] + bytes(byte ^ 0xFF for byte in frame[10:])
+
+    for data, reason in [
+        (frame[:20], r"no session header; .* \(the compressed data ends inside a frame\)$"),
+        (damaged, r"zstd .*error"),
+        (b'{"type":"session"', r"no session header; .* \(the last record is incomplete: .*\)$"),
+        (b"", r"no session header; the first record of a log is one$"),
+    ]:
+        with pytest.raises(DamagedLogError, match=reason):
+            read_jsonl([data], lenient=lenient)
+
+
+def test_a_strict_refusal_tells_of_nothing_that_was_not_done() -> None:
+    """What lenient reading does with a second header is no part of strict reading's refusal of it."""
+    header = written([])
+
+    assert refusal(header * 2).reason == "the session's header once more"
+
+
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
@@ -227,7 +250,7 @@ def test_a_file_without_a_header_is_no_log(data: bytes, lenient: bool) -> None:
         (b'{"type":"note","seq":1,"time":0,"data":1}', "seq 1 found; seq 0 is next"),
         (b'{"type":"text-chunks","seq0":0,"time0":0,"data":{}}', "malformed text-chunks row"),
         (b'{"type":"session","version":0,"id":"s1","createdAt":1}', "header once more"),
-        (b'{"type":"session","version":0,"id":"s2","createdAt":1}', "another session's log"),
+        (b'{"type":"session","version":0,"id":"s2","createdAt":1}', "another session's log begins here"),
         (line_of(event(0)) + line_of(event(1)), "2 records stand on one line"),
         (line_of(event(0)) + b"\0\0", "2 NUL bytes"),
     ],

@@ -130,7 +130,12 @@ def test_events_close_up_over_a_lost_line() -> None:
     ]
     assert damage == [
         Damage(3, "malformed-line", damage[0].reason, lost_bytes=7),
-        Damage(4, "missing-seqs", "seq 2 where 1 is next", lost_seqs=range(1, 2)),
+        Damage(
+            4,
+            "missing-seqs",
+            "seq 2 where 1 is next; 1 event is missing, and what follows moves up",
+            lost_seqs=range(1, 2),
+        ),
     ]
 
 
@@ -140,6 +145,7 @@ def test_a_log_whose_beginning_is_lost_begins_at_0() -> None:
 
     assert log == [at(0, note(4)), at(1, said(5, 0))]
     assert [one.lost_seqs for one in damage] == [range(4)]
+    assert damage[0].reason == "seq 4 where 0 is next; 4 events are missing, and what follows moves up"
 
 
 def test_lost_sources_are_dropped_and_reported() -> None:
@@ -262,8 +268,19 @@ def test_what_is_nested_too_deep_to_be_kept_is_lost() -> None:
     log, damage = salvaged(note(0), said(1, data=deep), said(2, 0, 1))
 
     assert log == [note(0), at(1, said(2, 0))]
-    assert found(damage) == [("unfit-event", 3), ("malformed-record", 3), ("lost-sources", 4)]
-    assert "cannot be kept" in damage[1].reason
+    assert found(damage) == [("unfit-event", 3), ("lost-sources", 4)]
+    assert damage[0].reason.endswith("; lost, since it is nested too deep to be kept as data")
+
+
+def test_a_malformed_record_that_is_nested_too_deep_is_lost() -> None:
+    """A record that is no event, and that no event can hold, is reported as lost."""
+    deep = b"[" * lossless_json.MAX_DEPTH + b"]" * lossless_json.MAX_DEPTH
+    line = line_of(note(1)).removesuffix(b"}") + b',"x":' + deep + b"}"
+    log, damage = salvaged(note(0), line, note(2))
+
+    assert log == [note(0), at(1, note(2))]
+    assert found(damage) == [("malformed-record", 3), ("malformed-record", 3), ("missing-seqs", 4)]
+    assert damage[1].reason == "lost, since it is nested too deep to be kept as data"
 
 
 @pytest.mark.parametrize(
@@ -298,6 +315,7 @@ def test_the_header_once_more_is_dropped() -> None:
 
     assert log == [note(0), note(1)]
     assert found(damage) == [("second-header", 3)]
+    assert damage[0].reason == "the session's header once more; dropped"
 
 
 def test_another_session_s_header_ends_the_log() -> None:

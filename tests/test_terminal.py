@@ -157,8 +157,10 @@ user
 context · notes
   Notes of the project.
 
-assistant
+assistant · thought
   I look.
+
+assistant
   Let me look.
 
 tool · run {"command": "ls"}
@@ -189,6 +191,45 @@ def test_a_narrow_transcript() -> None:
     assert re.sub(r"\s", "", words) == re.sub(r"\s", "", narrow)
 
 
+@pytest.mark.parametrize("width", [8, 20, 40])
+def test_every_line_of_a_card_has_its_bar(width: int) -> None:
+    """A line of output that the screen breaks keeps the bar on each piece, and loses nothing."""
+    session = new_session()
+    answer(session, call("a", "run", "{}"))
+    text = f"{'x' * 50}\n{'word ' * 20}\n\n{'größe ' * 9}"
+    result(session, "a", text)
+
+    lines = transcript_of(session, width).partition("{}\n")[2].splitlines()
+
+    assert len(lines) > 5
+    assert [line for line in lines if not line.startswith("  │")] == []
+    assert max(map(len, lines)) <= width
+    assert re.sub(r"\s", "", text) == re.sub(r"\s", "", "".join(line[3:] for line in lines))
+
+
+def test_a_thought_is_told_from_an_answer() -> None:
+    """Reasoning stands under a title of its own, in plain text too; alone, or before a call, it is no answer."""
+    thought = {"type": "reasoning", "text": "Which one?"}
+    alone, calling = new_session(), new_session()
+    answer(alone, thought)
+    answer(calling, thought, call("a", "run", "{}"))
+
+    assert transcript_of(alone) == "\nassistant · thought\n  Which one?"
+    assert transcript_of(calling) == "\nassistant · thought\n  Which one?\n\nassistant\n  run {}  [open]"
+
+
+def test_a_row_begins_with_what_was_said() -> None:
+    """A node's row leaves out the reasoning of a message that holds anything else."""
+    session = new_session()
+    thought = {"type": "reasoning", "text": "Which one?"}
+    answer(session, thought, "This one.")
+    answer(session, thought)
+
+    rows = surface_of(session).splitlines()
+
+    assert [row.split("assistant/message")[1].strip() for row in rows[1:-1]] == ["This one.", "Which one?"]
+
+
 def test_a_surface_is_a_row_a_node() -> None:
     """The surface shows each node's seq, how it came there, what it is and how it begins, the checkpoint first."""
     session = conversation()
@@ -202,7 +243,7 @@ def test_a_surface_is_a_row_a_node() -> None:
 seq  marker         event              message
   8  replaces 0..5  checkpoint         This is a checkpoint of the conversation…
  10  append         user/message       Thanks.
- 11  append         assistant/message  Hm. run {"command": "ls"}
+ 11  append         assistant/message  run {"command": "ls"}
  12  append         tool/result        [image]
  13  append         assistant/message  (no message)
 5 nodes"""
@@ -243,7 +284,7 @@ seq  topic                begins
 older events: --before-seq 10"""
     )
     assert printed(draw_page(older), 60).splitlines()[1:3] == [
-        '  2  append:assistant/message  I look. Let me look. run {"c…',
+        '  2  append:assistant/message  Let me look. run {"command":…',
         "  3  append:tool/result        one.txt two.txt [image]",
     ]
 

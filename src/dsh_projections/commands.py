@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib import resources
 from importlib.util import find_spec
 from itertools import chain
-from os.path import exists, isdir
+from os.path import exists, isdir, isfile
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
@@ -26,6 +26,7 @@ from dsh_projections.model_surface import ModelSurface
 from dsh_projections.printing import (
     CommandError,
     complain,
+    console,
     counted,
     date_of,
     one_line,
@@ -68,7 +69,7 @@ WINDOW_ENTRIES: Final = 50
 FAILED: Final = 1
 
 _SHOWN_TOPICS: Final = tuple(sorted(HumanTranscript.topics or ()))
-_DATABASE_URLS: Final = ("postgresql://", "postgres://")
+_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
 def failed(reason: str) -> int:
@@ -78,26 +79,47 @@ def failed(reason: str) -> int:
 
 
 def import_logs(options: argparse.Namespace) -> int:
-    """Bring files in, each in a transaction of its own; one that fails does not stop the next."""
-    status = 0
-    with SessionStore.open(options.store) as store:
+    """Bring files in, each in a transaction of its own; one that fails does not stop the next.
+
+    The store is opened for the first file that has a header, so that none is made for nothing.
+    """
+    status, store = 0, None
+    with ExitStack() as opened:
         for path in options.files:
             try:
-                _import_file(store, path, is_lenient=options.lenient)
-            except (SessionError, CommandError, OSError) as error:
+                log = _read(path, is_lenient=options.lenient)
+            except (SessionError, CommandError) as error:
                 status = failed(str(error))
+                continue
+            with log:
+                if store is None:
+                    store = opened.enter_context(SessionStore.open(options.store))
+                try:
+                    _import_log(store, path, log)
+                except (SessionError, CommandError, OSError) as error:
+                    status = failed(str(error))
     return status
 
 
-def _import_file(store: SessionStore, path: Path, *, is_lenient: bool) -> str:
-    with read_jsonl(path, lenient=is_lenient) as log, _progress(path, lambda: log.bytes_read) as tick:
+def _read(path: str | Path, *, is_lenient: bool = False) -> JsonlReader:
+    try:
+        return read_jsonl(path, lenient=is_lenient)
+    except OSError as error:
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(name: object, error: OSError) -> CommandError:
+    return CommandError(f"{name} cannot be read: {error.strerror or error}")
+
+
+def _import_log(store: SessionStore, path: Path, log: JsonlReader) -> None:
+    with _progress(path, lambda: log.bytes_read) as tick:
         try:
             count = store.import_log(log.header, tick(log))
         except InvalidEventError as error:
             raise CommandError(f"{path}:{log.line}: {error}") from None
     print(f"imported {printable(log.header.id)}: {counted(count, 'event')}")
     print_damage(path, log.damage)
-    return log.header.id
 
 
 @contextmanager
@@ -109,11 +131,10 @@ def _progress(
     if size < PROGRESS_FROM_BYTES or not sys.stderr.isatty() or find_spec("rich") is None:
         yield iter
         return
-    from rich.console import Console  # noqa: PLC0415 - only a terminal needs it
-    from rich.markup import escape  # noqa: PLC0415 - as above
+    from rich.markup import escape  # noqa: PLC0415 - only a terminal needs it
     from rich.progress import Progress  # noqa: PLC0415 - as above
 
-    with Progress(console=Console(stderr=True), transient=True) as progress:
+    with Progress(console=console(stderr=True), transient=True) as progress:
         task = progress.add_task(escape(one_line(path.name)), total=size)
 
         def ticking(events: Iterable[SessionEvent]) -> Iterator[SessionEvent]:
@@ -242,6 +263,8 @@ def _window(
 
 def _follow(options: argparse.Namespace) -> int:
     """Print each entry once, as it stands when it comes."""
+    if isfile(options.source):  # noqa: PTH113 - this takes a name that no file can have for an id
+        raise CommandError(f"{options.source} is a file; --follow needs a session in a store")
     drawing = terminal()
     with _existing_store(options.store) as store:
         transcript, seen = HumanTranscript(), 0
@@ -367,6 +390,8 @@ def compact(options: argparse.Namespace) -> int:
     try:
         summary = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
         text = summary.decode()
+    except OSError as error:
+        raise _unreadable(source, error) from None
     except UnicodeDecodeError as error:
         raise CommandError(f"{source}: a summary is UTF-8 text: {error}") from None
     with _existing_store(options.store) as store:
@@ -397,9 +422,10 @@ def demo(_: argparse.Namespace) -> int:
         TemporaryDirectory() as folder,
         resources.as_file(resources.files("dsh_projections") / "demo.jsonl") as path,
         SessionStore.open(Path(folder) / DEFAULT_STORE) as store,
+        read_jsonl(path) as original,
     ):
-        session_id = _import_file(store, path, is_lenient=False)
-        log = store.log(session_id)
+        _import_log(store, path, original)
+        log = store.log(original.header.id)
         print_heading("The human's transcript: everything that was said, and where earlier context was compacted")
         print_drawn(drawing.draw_transcript(replay(HumanTranscript(), log).entries))
         print_heading("The model's surface: what the next request sends")
@@ -415,7 +441,7 @@ def _opened(options: argparse.Namespace) -> Iterator[tuple[SessionHeader, Sessio
     if isdir(options.source):  # noqa: PTH112 - this takes a name that no file can have for an id
         raise CommandError(f"{options.source} is a directory; a log is a file")
     if exists(options.source):  # noqa: PTH110 - as above
-        with read_jsonl(options.source) as reader:
+        with _read(options.source) as reader:
             yield reader.header, reader
             print_damage(options.source, reader.damage)
         return
@@ -424,7 +450,7 @@ def _opened(options: argparse.Namespace) -> Iterator[tuple[SessionHeader, Sessio
 
 
 def _existing_store(target: str) -> SessionStore:
-    """Open a store to read it; reading makes no file."""
-    if not target.startswith(_DATABASE_URLS) and not Path(target).exists():
+    """Open a store to read it; reading makes no file. A URL may hold a password, and is shown to nobody."""
+    if not _URL.match(target) and not Path(target).exists():
         raise CommandError(f"no store at {target}; `dsh-session import FILE --store {target}` makes one")
     return SessionStore.open(target)

@@ -8,6 +8,8 @@ import re
 import sys
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
+from itertools import groupby
+from operator import attrgetter
 from shutil import which
 from subprocess import PIPE, Popen
 from typing import IO, TYPE_CHECKING, Any, Final
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from types import ModuleType
 
-    from rich.console import RenderableType
+    from rich.console import Console, RenderableType
 
     from dsh_session import Damage
 
@@ -42,6 +44,16 @@ def terminal() -> ModuleType:
     return terminal
 
 
+def console(**options: Any) -> Console:
+    """Make a console, which passes over a ``COLUMNS`` that is no number >= 1."""
+    from rich.console import Console  # noqa: PLC0415 - as above
+
+    columns = os.environ.get("COLUMNS", "")
+    is_width = columns.isascii() and columns.isdigit() and int(columns) >= 1
+    environ = {name: value for name, value in os.environ.items() if name != "COLUMNS" or is_width}
+    return Console(**options, _environ=environ)
+
+
 def print_drawn(renderables: Iterable[RenderableType], *, is_paged: bool = False) -> None:
     """Print drawn text: in colour on a terminal, and in a pipe plain and without padding.
 
@@ -52,18 +64,16 @@ def print_drawn(renderables: Iterable[RenderableType], *, is_paged: bool = False
     Raises:
         CommandError: the pager cannot be run.
     """
-    from rich.console import Console  # noqa: PLC0415 - as above
-
     pager = _pager() if is_paged and sys.stdout.isatty() else ""
     with _paging(pager) if pager else nullcontext() as page:
         is_terminal = True if pager else None  # None: Rich looks for itself
-        console = Console(file=page, force_terminal=is_terminal, highlight=False, markup=False, emoji=False)
+        screen = console(file=page, force_terminal=is_terminal, highlight=False, markup=False, emoji=False)
         for renderable in renderables:
-            if console.is_terminal:
-                console.print(renderable)
+            if screen.is_terminal:
+                screen.print(renderable)
                 continue
-            with console.capture() as captured:
-                console.print(renderable)
+            with screen.capture() as captured:
+                screen.print(renderable)
             sys.stdout.write(_LINE_PADDING.sub("", captured.get()))
 
 
@@ -103,9 +113,9 @@ def print_json(value: Any) -> None:
 
 
 def print_damage(source: object, found: Iterable[Damage]) -> None:
-    """Say on stderr what was found wrong in a file, line by line."""
-    for damage in found:
-        complain(f"{source}:{damage.line}: {damage.reason}")
+    """Say on stderr what was found wrong in a file, in its order, each line once."""
+    for line, damages in groupby(found, attrgetter("line")):
+        complain(f"{source}:{line}: {'; '.join(damage.reason for damage in damages)}")
 
 
 def one_line(text: str) -> str:

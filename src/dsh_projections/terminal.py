@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
+import attrs
+from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -20,7 +22,7 @@ from dsh_session import Replace, derive_message, is_surface_event, topic_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from rich.console import RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType
 
     from dsh_projections.history_pager import HistoryPage
     from dsh_projections.search import SearchHit
@@ -38,6 +40,7 @@ COMPACTION_ROW: Final = "… earlier context was compacted …"
 _GIST_CHARS: Final = 200
 _CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _INDENT: Final = 2
+_BAR: Final = "│ "
 
 
 def shown(text: str) -> str:
@@ -114,7 +117,7 @@ def draw_hits(hits: Iterable[SearchHit]) -> Iterator[RenderableType]:
         said = Text(hit.snippet.text, overflow="fold")
         for start, end in hit.snippet.matches:
             said.stylize("bold yellow", start, end)
-        yield Padding(said, (0, 0, 0, _INDENT), expand=False)
+        yield _indented(said)
 
 
 def draw_rows(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> RenderableType:
@@ -128,11 +131,12 @@ def draw_rows(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Renderab
 def _message(entry: MessageEntry) -> Iterator[RenderableType]:
     waiting = [call for call in entry.calls if call.result_seq is None]
     text = _with_attachments(entry.text, entry.attachments)
-    if not (text or entry.reasoning or waiting or entry.is_interrupted):
+    if entry.reasoning:
+        yield _title(f"{entry.role} · thought", "dim")
+        yield _body(entry.reasoning, "dim italic")
+    if not (text or waiting or entry.is_interrupted):
         return
     yield _title(entry.role, "bold cyan" if entry.role == "user" else "bold green")
-    if entry.reasoning:
-        yield _body(entry.reasoning, "dim italic")
     if text:
         yield _body(text)
     if entry.is_interrupted:
@@ -153,7 +157,7 @@ def _tool(entry: ToolEntry, is_expanded: bool) -> Iterator[RenderableType]:
             lines[RESULT_LINES:] = [f"… {hidden} more lines"]
         lines = [_cut(line, RESULT_CHARS) for line in lines]
     if lines:
-        yield _body("\n".join(f"│ {line}" for line in lines))
+        yield _indented(_Barred(Text("\n".join(lines), overflow="fold")))
 
 
 def _compaction(entry: CompactionEntry, is_expanded: bool) -> Iterator[RenderableType]:
@@ -178,7 +182,26 @@ def _title(text: str, style: str) -> Text:
 
 
 def _body(text: str, style: str = "") -> Padding:
-    return Padding(Text(shown(text), style, overflow="fold"), (0, 0, 0, _INDENT), expand=False)
+    return _indented(Text(shown(text), style, overflow="fold"))
+
+
+def _indented(renderable: RenderableType) -> Padding:
+    return Padding(renderable, (0, 0, 0, _INDENT), expand=False)
+
+
+@attrs.frozen
+class _Barred:
+    """A text with a bar before every line, those that a narrow screen makes of a long one too."""
+
+    text: Text
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        for line in self.text.wrap(console, max(options.max_width - len(_BAR), 1)):
+            yield Text(_BAR).append_text(line)
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        narrow, wide = Measurement.get(console, options, self.text)
+        return Measurement(narrow + len(_BAR), wide + len(_BAR))
 
 
 def _with_attachments(text: str, attachments: tuple[Any, ...]) -> str:
@@ -198,7 +221,8 @@ def _gist_of(event: SessionEvent) -> str:
     blocks = message["content"]
     if event.type == "tool/result":
         blocks = blocks[0]["content"]
-    return " ".join(map(_gist_of_block, blocks))
+    said = [block for block in blocks if block["type"] != "reasoning"]
+    return " ".join(map(_gist_of_block, said or blocks))
 
 
 def _gist_of_block(block: Any) -> str:

@@ -92,11 +92,14 @@ class JsonlReader:
         finally:
             self.close()
 
-    def _note(self, line: int, kind: DamageKind, reason: str, lost_bytes: int = 0) -> None:
-        """Report damage; strict reading ends here, except for what a crash leaves of the last record."""
+    def _note(self, line: int, kind: DamageKind, reason: str, lost_bytes: int = 0, *, outcome: str = "") -> None:
+        """Report damage, and what lenient reading makes of it.
+
+        Strict reading ends here, except for what a crash leaves of the last record.
+        """
         if not self._is_lenient and kind != "torn-tail":
             raise DamagedLogError(self.source, line, reason)
-        self._damage.append(Damage(line, kind, reason, lost_bytes))
+        self._damage.append(Damage(line, kind, f"{reason}; {outcome}" if outcome else reason, lost_bytes))
 
     def _counted(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
         for block in blocks:
@@ -153,7 +156,8 @@ class JsonlReader:
                 return SessionHeader.from_wire(obj)
             except InvalidHeaderError as error:
                 raise DamagedLogError(self.source, number, str(error)) from None
-        raise DamagedLogError(self.source, 1, "no session header; the first record of a log is one")
+        cause = f" ({self._damage[-1].reason})" if self._damage else ""
+        raise DamagedLogError(self.source, 1, f"no session header; the first record of a log is one{cause}")
 
     def _decoded(
         self, objects: Iterable[tuple[int, dict[str, Any]]]
@@ -163,9 +167,9 @@ class JsonlReader:
             self.line = number
             if obj.get("type") == "session" and "seq" not in obj:
                 if obj.get("id") == self.header.id:
-                    self._note(number, "second-header", "the session's header once more; dropped")
+                    self._note(number, "second-header", "the session's header once more", outcome="dropped")
                     continue
-                self._note(number, "second-header", "another session's log begins here; the rest was not read")
+                self._note(number, "second-header", "another session's log begins here", outcome="not read")
                 return
             try:
                 events = decode_storage_record(obj, self.header.id)

@@ -113,6 +113,7 @@ def salvage(records: Iterable[Record], damage: list[Damage], *, session_id: str,
 
 
 _END = Record(0, None, None)
+_TOO_DEEP: Final = "lost, since it is nested too deep to be kept as data"
 
 
 class _SalvagedLog:
@@ -135,21 +136,24 @@ class _SalvagedLog:
         """Take in the next record and return its event, if it becomes one."""
         event = record.event
         if event is None:
-            return self._as_data(record)
+            kept = self._as_data(record)
+            if kept is None:
+                self._note(record, "malformed-record", _TOO_DEEP)
+            return kept
         seq, expected = event.seq, self.expected_seq
         if seq < expected:
             known = self._moved(seq)
             if known is not None and self.digests[known] == hash(event):
                 self._note(record, "repeated-seq", f"seq {seq} is repeated with the same content; dropped")
                 return None
-            self._note(record, "repeated-seq", f"seq {seq} where {expected} is next; kept as data")
-            return self._as_data(record)
+            return self._refused(record, "repeated-seq", f"seq {seq} where {expected} is next")
         if seq > expected:
             if following is not None and expected <= following.seq <= seq:
-                self._note(record, "misplaced-seq", f"seq {seq} stands before seq {following.seq}; kept as data")
-                return self._as_data(record)
+                return self._refused(record, "misplaced-seq", f"seq {seq} stands before seq {following.seq}")
             missing = range(expected, seq)
-            self._note(record, "missing-seqs", f"seq {seq} where {expected} is next", lost_seqs=missing)
+            lost = "1 event is" if len(missing) == 1 else f"{len(missing)} events are"
+            reason = f"seq {seq} where {expected} is next; {lost} missing, and what follows moves up"
+            self._note(record, "missing-seqs", reason, lost_seqs=missing)
         return self._in_order(record, event)
 
     def _in_order(self, record: Record, event: SessionEvent) -> SessionEvent | None:
@@ -161,23 +165,27 @@ class _SalvagedLog:
                 check_data(event.type, record.wire["data"], event.seq, is_import=True)
             plan = self.surface.plan(self._renumbered(record, event))
         except InvalidEventError as error:
-            self._note(record, "unfit-event", f"{error.reason}; kept as data")
-            kept = self._as_data(record)
+            kept = self._refused(record, "unfit-event", error.reason)
             if kept is None:
                 self._go_on(event.seq, event.seq + 1)
             return kept
         self.time = event.time
         return self._applied(plan, event)
 
+    def _refused(self, record: Record, kind: DamageKind, reason: str) -> SessionEvent | None:
+        kept = self._as_data(record)
+        self._note(record, kind, f"{reason}; {_TOO_DEEP if kept is None else 'kept as data'}")
+        return kept
+
     def _as_data(self, record: Record) -> SessionEvent | None:
+        """Return the event that keeps a record, or None when it is nested too deep to be inside of another."""
         event = record.event
         if event is not None:
             self.time = event.time
         wire = event.to_wire() if event is not None and record.wire is None else record.wire
         try:
             encoded = lossless_json.encode(wire)
-        except NotJSONError as error:
-            self._note(record, "malformed-record", f"{error}; it cannot be kept as data")
+        except NotJSONError:
             return None
         kept = SessionEvent(
             self.session_id, self.surface.next_seq, self.time, SALVAGED_EVENT_TYPE, encoded, ignorable=True
