@@ -15,6 +15,7 @@ from dsh_session import SessionStore
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.no_cover  # a benchmark holds nothing against what is right
 BENCH = Path(__file__).parents[1] / "bench"
 SECTIONS = ["append", "save", "long", "screen", "compaction"]
 
