@@ -475,6 +475,17 @@ def test_a_rebase_without_another_writer_changes_nothing(store: SessionStore) ->
     assert before == (view(session), session.pending)
 
 
+def test_a_rebase_without_another_writer_refuses_nothing(store: SessionStore) -> None:
+    """What was appended stands where it stood, also a record of a compaction that nobody began."""
+    # given
+    session = worked(store)
+    session.append("compact/end", {"compactionId": "c", "turn": None})
+    # when
+    store.rebase(session)
+    # then
+    assert store.save(session) == 1
+
+
 def test_a_rebase_that_does_not_fit_changes_nothing(store: SessionStore) -> None:
     """When another's compaction took what ours would take, the error names our first such event, and ours is kept."""
     # given

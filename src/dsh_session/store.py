@@ -257,6 +257,8 @@ class SessionStore:
         rebased = self.load(session.id)
         first = session.next_seq - len(pending)
         moved_by = rebased.next_seq - first
+        if moved_by == 0:
+            return
         for event in pending:
             try:
                 check_lock(event, rebased)
