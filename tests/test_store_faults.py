@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from time import sleep
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
@@ -449,14 +449,23 @@ def test_a_record_that_was_sealed_otherwise_is_damaged(path: Path) -> None:
         assert [seq for seq, topic in store.log("s").topics_back(9) if topic == "append:user/message"] == [8, 0]
 
 
-def test_two_first_starts_seal_once(path: Path) -> None:
-    """A store that another process has sealed since it was looked at opens all the same."""
-    with open_store(path) as store:
-        snapshots = store._application.snapshots
-        [kept] = snapshots.select_events("")
-        with patch.object(snapshots, "select_events", return_value=[]):
-            store._application.check_seal()
-        assert [kept] == snapshots.select_events("")
+@pytest.mark.parametrize("key", ["right", "wrong"])
+def test_two_first_starts_seal_once(path: Path, key: str) -> None:
+    """A store that another process has sealed since it was looked at opens with that one's key, and with no other."""
+    # given
+    with open_store(path, **ciphered("right")) as store:
+        application = store._application
+        mapper: Any = application.mapper
+        mapper.cipher.key = key.encode()
+        kept = application.snapshots.select_events("")
+        # when
+        with (
+            patch.object(application.snapshots, "select_events", side_effect=[[], kept]),
+            nullcontext() if key == "right" else pytest.raises(StoreError, match="kept with another key"),
+        ):
+            application.check_seal()
+        # then
+        assert kept == application.snapshots.select_events("")
 
 
 @pytest.mark.parametrize("settings", [ciphered("k"), ZLIB, ZLIB | ciphered("k")])

@@ -105,11 +105,11 @@ class SessionApplication(Application[str]):
             StoreError: it cannot be read.
         """
         mapper: Any = self.mapper
-        kept = self.snapshots.select_events(_SEAL_ID)
-        if not kept:
+        seal = StoredEvent(_SEAL_ID, 0, "seal", mapper.seal(_SEALED))
+        if not self.snapshots.select_events(_SEAL_ID):
             with suppress(IntegrityError, OperationalError):  # another first start, or a file that may not be written
-                self.snapshots.insert_events([StoredEvent(_SEAL_ID, 0, "seal", mapper.seal(_SEALED))])
-            return
+                self.snapshots.insert_events([seal])
+        kept = self.snapshots.select_events(_SEAL_ID) or [seal]
         try:
             is_right = mapper.unseal(kept[0].state) == _SEALED
         except ValueError:
