@@ -11,17 +11,30 @@ from typing import TYPE_CHECKING, Any
 from eventsourcing.persistence import Cipher
 from hypothesis import strategies as st
 
-from dsh_session import APPEND, Replace, SessionEvent, assistant_message, tool_result_message, user_message
+from dsh_session import (
+    APPEND,
+    ConflictError,
+    Replace,
+    SessionEvent,
+    SessionStore,
+    assistant_message,
+    tool_result_message,
+    user_message,
+)
 from dsh_session.testing import log_moves
+from dsh_session.testing.store_laws import fill, owned, view
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from eventsourcing.utils import Environment
     from hypothesis.strategies import SearchStrategy
 
-    from dsh_session import Session, SessionStore
+    from dsh_session import Session
     from dsh_session.testing import Move
+
+
+__all__ = ["fill", "owned", "view"]  # the contract's own, for the tests beside it
 
 
 def ticking_clock() -> Callable[[], int]:
@@ -45,32 +58,9 @@ def newest_row(store: SessionStore) -> int | None:
     return store._application.recorder.max_notification_id()
 
 
-def view(session: Session) -> list[Any]:
-    """Return all that a session shows of itself, but what it has pending."""
-    return [
-        session.header,
-        session.state(),
-        session.surface_events(),
-        session.messages(),
-        session.request_header(),
-        session.request_context(),
-    ]
-
-
 def say(session: Session, text: str) -> SessionEvent:
     """Append what a user says."""
     return session.append("user/message", user_message(text, message_id=text), APPEND)
-
-
-def fill(session: Session, events: Iterable[SessionEvent]) -> None:
-    """Append events of another log."""
-    for event in events:
-        session.receive(event)
-
-
-def owned(events: Iterable[SessionEvent], session_id: str) -> list[SessionEvent]:
-    """Return events as those of a session."""
-    return [SessionEvent.from_wire(event.to_wire(), session_id) for event in events]
 
 
 def work(session: Session) -> None:
@@ -152,3 +142,14 @@ class TinyCipher(Cipher):
         if ciphertext[:32] != sha256(self.key + plaintext).digest():
             raise SpoiltError
         return plaintext
+
+
+class LosesOnConflict(SessionStore):
+    """Forgets an event that it could not save."""
+
+    def save(self, session: Session, **options: Any) -> int:
+        try:
+            return super().save(session, **options)
+        except ConflictError:
+            session.forget_pending(1)
+            raise

@@ -11,7 +11,8 @@ from hypothesis.stateful import invariant, rule, run_state_machine_as_test
 from dsh_compact import BasicCompactionEngine, CompactionPolicy, ToolResultPruner
 from dsh_projections import SessionCounts
 from dsh_projections.testing import SystemMachine
-from dsh_session import APPEND, ConflictError, SessionStore, user_message
+from dsh_session import APPEND, SessionStore, user_message
+from stored import LosesOnConflict
 
 if TYPE_CHECKING:
     from dsh_projections import Projection
@@ -73,15 +74,7 @@ class ForgettingSystem(SystemMachine):
     """A store that loses what is pending in a conflict."""
 
     def open_store(self) -> SessionStore:
-        class Loses(SessionStore):
-            def save(self, session: Session, **options: Any) -> int:
-                try:
-                    return super().save(session, **options)
-                except ConflictError:
-                    session.forget_pending(1)
-                    raise
-
-        return Loses.open(":memory:")
+        return LosesOnConflict.open(":memory:")
 
 
 @pytest.mark.parametrize(

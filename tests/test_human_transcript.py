@@ -434,8 +434,8 @@ def test_an_older_checkpoint_without_ids_and_record_is_a_compaction_all_the_same
     testing.given(HumanTranscript, log.events).then(expected, seen=lambda entries: entries[-1])
 
 
-def test_a_summary_may_be_cited_again() -> None:
-    """Every checkpoint that cites a summary tells it, and one that cites two tells the newer."""
+def cited_again() -> tuple[LogBuilder, SessionEvent, SessionEvent]:
+    """A log whose three checkpoints cite an older summary, and the last of them a newer one too; and these two."""
     log = LogBuilder()
     log.append("user/message", user_message("hello"), APPEND)
     old = summarise(log, "old", [0])
@@ -443,6 +443,12 @@ def test_a_summary_may_be_cited_again() -> None:
     again = land(log, first.seq, first.seq, old.seq)
     new = summarise(log, "new", [again.seq])
     land(log, again.seq, again.seq, old.seq, new.seq)
+    return log, old, new
+
+
+def test_a_summary_may_be_cited_again() -> None:
+    """Every checkpoint that cites a summary tells it, and one that cites two tells the newer."""
+    log, _, _ = cited_again()
     testing.given(HumanTranscript, log.events).then(
         ["old", "old", "new"], seen=lambda entries: [entry.summary for entry in entries[1:]]
     )
@@ -451,13 +457,7 @@ def test_a_summary_may_be_cited_again() -> None:
 @pytest.mark.parametrize("order", [slice(None), slice(None, None, -1)], ids=["oldest first", "newest first"])
 def test_summaries_that_are_read_late_go_to_their_compactions(order: slice) -> None:
     """Whichever page of a log is read first, each compaction tells the newest of its summaries that is there."""
-    log = LogBuilder()
-    log.append("user/message", user_message("hello"), APPEND)
-    old = summarise(log, "old", [0])
-    first = land(log, 0, 0, old.seq)
-    again = land(log, first.seq, first.seq, old.seq)
-    new = summarise(log, "new", [again.seq])
-    land(log, again.seq, again.seq, old.seq, new.seq)
+    log, old, new = cited_again()
     late = [old, new][order]
     without = [event for event in log.events if event not in late]
     # when

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import Phase, settings
 
-from dsh_session import ConflictError, RebaseError, SessionEvent, SessionNotFoundError, SessionStore
+from dsh_session import RebaseError, SessionEvent, SessionNotFoundError, SessionStore
 from dsh_session.testing import Interleaving, LogBuilder, check_store, check_store_laws
-from stored import say, work
+from stored import LosesOnConflict, say, work
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -85,15 +85,6 @@ class DropsWhatDoesNotFit(SessionStore):
             return super().save(session, **options)
         except RebaseError:
             session.become(self.load(session.id))
-            raise
-
-
-class LosesOnConflict(SessionStore):
-    def save(self, session: Session, **options: Any) -> int:
-        try:
-            return super().save(session, **options)
-        except ConflictError:
-            session.forget_pending(1)
             raise
 
 

@@ -117,7 +117,7 @@ def check_load_gives_what_was_saved(store: SessionStore, events: Sequence[Sessio
     _expect_session(session, loaded, "a loaded session")
     expect((), loaded.pending, "what a loaded session has pending")
     expect(naive_surface(events).nodes, loaded.surface.nodes, "its surface, against a naive fold")
-    expected, log = _owned(events, session.id), store.log(session.id)
+    expected, log = owned(events, session.id), store.log(session.id)
     middle, topics = len(events) // 2, [topic_of(event) for event in expected[1::2]]
     expect(expected, list(log), "the log")
     expect(expected[::-1], list(reversed(log)), "the log from its end")
@@ -144,8 +144,8 @@ def check_conflict_loses_nothing(store: SessionStore, work: Interleaving) -> Non
     """
     ours = _saved(store, work.base)
     theirs = store.load(ours.id)
-    _fill(ours, work.ours)
-    _fill(theirs, work.theirs)
+    fill(ours, work.ours)
+    fill(theirs, work.theirs)
     store.save(theirs)
     is_conflict = bool(work.ours and work.theirs)
     if is_conflict:
@@ -158,7 +158,7 @@ def check_conflict_loses_nothing(store: SessionStore, work: Interleaving) -> Non
     with taken("what fits behind the other's"):
         saved = store.save(ours, on_conflict="rebase")
     expect(len(work.ours), saved, "how many events were saved behind the other's")
-    expect(_owned(log, ours.id), list(store.log(ours.id)), "the log of both")
+    expect(owned(log, ours.id), list(store.log(ours.id)), "the log of both")
     if is_conflict:
         _expect_session(ours, store.load(ours.id), "what was rebased, and what is loaded")
 
@@ -181,14 +181,14 @@ def check_fork_is_the_prefix(store: SessionStore, events: Sequence[SessionEvent]
             continue
         child = store.fork(parent.id, at)
         *inherited, last = store.log(child.id)
-        expect(_owned(prefix, child.id), inherited, f"what is inherited up to seq {at}")
+        expect(owned(prefix, child.id), inherited, f"what is inherited up to seq {at}")
         expect(("session/end-seed", {}), (last.type, last.data), "the end of the seed")
         expect((parent.id, at + 1), (child.header.parent_session, child.header.seed_length), "whose child it is")
         expect(naive_surface(prefix).nodes, child.surface.nodes, f"the surface as of seq {at}")
         _expect_session(child, store.load(child.id), "a child")
         _say(child)
         store.save(child)
-    expect(_owned(events, parent.id), list(store.log(parent.id)), "the log of the parent")
+    expect(owned(events, parent.id), list(store.log(parent.id)), "the log of the parent")
 
 
 def check_resume_settles(store: SessionStore, events: Sequence[SessionEvent]) -> None:
@@ -202,10 +202,10 @@ def check_resume_settles(store: SessionStore, events: Sequence[SessionEvent]) ->
     resumed = store.resume(session.id)
     log = list(store.log(session.id))
     if not events or events[-1].type == "session/end-seed":
-        expect(_owned(events, session.id), log, "a log with nothing to settle")
+        expect(owned(events, session.id), log, "a log with nothing to settle")
     else:
         closed = [*events, *interrupted_turn_closers(events)]
-        expect(_owned(closed, session.id), log[:-1], "what was settled")
+        expect(owned(closed, session.id), log[:-1], "what was settled")
         expect(("session/end-seed", {}), (log[-1].type, log[-1].data), "the end of the seed")
     expect((None, []), (resumed.open_compaction, resumed.closers()), "what is open in a resumed session")
     _expect_session(resumed, store.load(session.id), "a resumed session")
@@ -230,9 +230,9 @@ def check_import_is_whole_or_nothing(store: SessionStore, events: Sequence[Sessi
     _refused(store, EOFError, partial(store.import_log, header, torn()))
     _refused(store, InvalidSurfaceError, partial(store.import_log, header, [*events, _NOTE, _NOTE]))
     expect(len(events), store.import_log(header, iter(events)), "how many events were imported")
-    expect(_owned(events, header.id), list(store.log(header.id)), "what was imported")
+    expect(owned(events, header.id), list(store.log(header.id)), "what was imported")
     live = Session(header)
-    _fill(live, events)
+    fill(live, events)
     _expect_session(live, store.load(header.id), "an imported session")
     _refused(store, SessionExistsError, partial(store.import_log, header, events))
 
@@ -253,7 +253,7 @@ def check_export_comes_back(store: SessionStore, events: Sequence[SessionEvent])
     copy = attrs.evolve(session.header, id=f"copy-{uuid4()}")
     with taken("a file that was exported"):
         store.import_log(copy, reader)
-    expected = [_joined(event) for event in _owned(events, copy.id)]
+    expected = [_joined(event) for event in owned(events, copy.id)]
     expect(expected, list(store.log(copy.id)), "what was exported and imported")
 
 
@@ -271,7 +271,7 @@ def check_stream_tells_everything(store: SessionStore, events: Sequence[SessionE
         for session in (one, two):
             session.receive(event)
             store.save(session)
-            expected += _owned([event], session.id)
+            expected += owned([event], session.id)
     found = store.notifications(begin, _ALL)
     expect(expected, [event for _, event in found], "the stream of a store")
     positions = [position for position, _ in found]
@@ -333,10 +333,10 @@ def check_refusals_leave_everything(store: SessionStore, events: Sequence[Sessio
         *((EventNotFoundError, partial(store.fork, session.id, at)) for at in (-1, len(events), 10**30)),
         (InvalidOptionError, partial(store.save, session, on_conflict=no_way)),
     ]
-    before = _contents(store), _shown(session), session.pending
+    before = _contents(store), view(session), session.pending
     for error, attempt in refusals:
         _raised(error, attempt)
-    expect(before, (_contents(store), _shown(session), session.pending), "what was there before all the refusals")
+    expect(before, (_contents(store), view(session), session.pending), "what was there before all the refusals")
     expect([], list(store.log(nobody.id)), "the log of a session that is not there")
     expect(1, store.save(session), "how many events were saved after it all")
 
@@ -350,7 +350,7 @@ def _contents(store: SessionStore) -> list[Any]:
     return [list(store.sessions()), store.notifications(0, _ALL)]
 
 
-def _shown(session: Session) -> list[Any]:
+def view(session: Session) -> list[Any]:
     """Give all that a session shows of itself, but what it has pending."""
     return [
         session.header,
@@ -363,15 +363,15 @@ def _shown(session: Session) -> list[Any]:
 
 
 def _expect_session(expected: Session, actual: Session, what: str) -> None:
-    for one, other in zip(_shown(expected), _shown(actual), strict=True):
+    for one, other in zip(view(expected), view(actual), strict=True):
         expect(one, other, what)
 
 
 def _refused(store: SessionStore, error: type[_E], attempt: Callable[[], object], *sessions: Session) -> _E:
     """Check that an attempt raises an error and changes neither the store nor a session, and return the error."""
-    before = _contents(store), [(_shown(session), session.pending) for session in sessions]
+    before = _contents(store), [(view(session), session.pending) for session in sessions]
     raised = _raised(error, attempt)
-    after = _contents(store), [(_shown(session), session.pending) for session in sessions]
+    after = _contents(store), [(view(session), session.pending) for session in sessions]
     expect(before, after, f"what was there before {raised!r}")
     return raised
 
@@ -388,12 +388,13 @@ def _raised(error: type[_E], attempt: Callable[[], object]) -> _E:
 
 def _saved(store: SessionStore, events: Iterable[SessionEvent]) -> Session:
     session = store.create()
-    _fill(session, events)
+    fill(session, events)
     store.save(session)
     return session
 
 
-def _fill(session: Session, events: Iterable[SessionEvent]) -> None:
+def fill(session: Session, events: Iterable[SessionEvent]) -> None:
+    """Append events of another log."""
     for event in events:
         session.receive(event)
 
@@ -402,7 +403,7 @@ def _say(session: Session) -> None:
     session.append("user/message", user_message("and on it goes"), APPEND)
 
 
-def _owned(events: Iterable[SessionEvent], session_id: str) -> list[SessionEvent]:
+def owned(events: Iterable[SessionEvent], session_id: str) -> list[SessionEvent]:
     """Give events as those of a session."""
     return [SessionEvent.from_wire(event.to_wire(), session_id) for event in events]
 
