@@ -14,6 +14,7 @@ from importlib.metadata import version
 from io import BytesIO, StringIO, TextIOWrapper
 from itertools import pairwise
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import pytest
@@ -120,7 +121,8 @@ def is_one_line(err: str) -> bool:
 def in_shell(line: str) -> Outcome:
     """Run a shell line in which ./dsh is the command."""
     launcher = Path("dsh")
-    launcher.write_text(f"#!{sys.executable}\nimport sys\nfrom dsh_projections.cli import main\nsys.exit(main())\n")
+    program = "import sys; from dsh_projections.cli import main; sys.exit(main())"
+    launcher.write_text(f'#!/bin/sh\nexec {quote(sys.executable)} -c {quote(program)} "$@"\n')
     launcher.chmod(0o700)
     done = subprocess.run(["/bin/sh", "-c", line], capture_output=True, text=True, check=False)  # noqa: S603 - our own
     return Outcome(done.returncode, done.stdout, done.stderr)
@@ -1152,9 +1154,9 @@ def test_no_stdout(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtur
 
 def test_the_installed_command() -> None:
     """As a process: text to a pipe, a pipe that closes early, a full disk, a closed stdout, and statuses."""
-    whole = in_shell(f"./dsh transcript {DEMO}")
-    early = in_shell(f"./dsh transcript {DEMO} --expand | head -n 1; ./dsh fly; echo $?")
-    full = in_shell(f"./dsh surface {DEMO} > /dev/full; echo $?; ./dsh surface {DEMO} >&-")
+    whole = in_shell(f"./dsh transcript {quote(str(DEMO))}")
+    early = in_shell(f"./dsh transcript {quote(str(DEMO))} --expand | head -n 1; ./dsh fly; echo $?")
+    full = in_shell(f"./dsh surface {quote(str(DEMO))} > /dev/full; echo $?; ./dsh surface {quote(str(DEMO))} >&-")
 
     assert (whole.status, whole.err) == (0, "")
     assert "… earlier context was compacted …" in whole.out
@@ -1234,7 +1236,7 @@ def test_a_directory_is_no_log(run: Run, folder: Path) -> None:
 
 def test_a_log_is_read_from_standard_input() -> None:
     """A reader takes a log from whatever can be opened by a name."""
-    assert in_shell(f"cat {DEMO} | ./dsh verify /dev/stdin").out.startswith(f"{DEMO_ID}: sound")
+    assert in_shell(f"cat {quote(str(DEMO))} | ./dsh verify /dev/stdin").out.startswith(f"{DEMO_ID}: sound")
 
 
 @pytest.mark.parametrize("words", [("transcript",), ("history",), ("reference",)])
