@@ -76,7 +76,7 @@ def main() -> None:
     act, target, session_id = sys.argv[1:]
     run = {"open": opening, "read": reading, "window": window, "screen": first_screen}[act]()
     if target.startswith("postgresql://"):
-        import dsh_session.postgres  # noqa: F401, PLC0415 - opening such a store imports it
+        import dsh_session.storage.postgres  # noqa: F401, PLC0415 - opening such a store imports it
     imported = megabytes("VmRSS")
     start = time.perf_counter()
     with SessionStore.open(target) as store:

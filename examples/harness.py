@@ -23,7 +23,7 @@ from rich.text import Text
 
 from dsh_compact import BasicCompactionEngine, EngineReport, Summary, Trigger
 from dsh_projections import HumanTranscript, ModelSurface, replay
-from dsh_projections.printing import print_drawn, print_heading
+from dsh_projections.command.printing import print_drawn, print_heading
 from dsh_projections.terminal import draw_surface, draw_transcript
 from dsh_session import (
     APPEND,

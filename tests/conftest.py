@@ -38,7 +38,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def corpus() -> list[Path]:
     """Real session logs, which are no part of the project."""
-    root = Path(os.environ.get("DSH_CORPUS") or Path(__file__).parents[1].parent / "shared" / "corpus")
+    root = Path(os.environ.get("DSH_CORPUS") or Path(__file__).parents[1].parent / "shared" / "corpus") / "dsh"
     logs = sorted(root.rglob("*.jsonl"))
     if not logs:
         pytest.skip(f"no corpus of real logs: DSH_CORPUS is unset or empty, and {root} holds none")

@@ -56,19 +56,18 @@ from dsh_session import (
     Session,
     SessionStore,
     Surface,
-    chunk_rows,
     fold_surface,
     interrupted_turn_closers,
-    jsonl,
     lossless_json,
     message_of,
-    rebase,
     surface,
 )
-from dsh_session import session as session_room
-from dsh_session.jsonl_reader import JsonlReader
-from dsh_session.recorder import MemoryRecorder
-from dsh_session.repair import OpenTurn
+from dsh_session import session as session_module
+from dsh_session.interchange import chunk_rows, jsonl
+from dsh_session.interchange.jsonl_reader import JsonlReader
+from dsh_session.open_turn import OpenTurn
+from dsh_session.storage import rebase
+from dsh_session.storage.memory import MemoryRecorder, MemoryTracker
 from dsh_session.testing import (
     check_conflict_loses_nothing,
     check_fold,
@@ -89,7 +88,6 @@ from dsh_session.testing import (
     replaced_logs,
     session_of,
 )
-from dsh_session.tracking import MemoryTracker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -662,9 +660,9 @@ FAULTS = [
         "a load that misses a topic",
         "load",
         put(
-            session_room,
+            session_module,
             "_FOLLOWED_TOPICS",
-            [topic for topic in session_room._FOLLOWED_TOPICS if topic != "append:steering/message"],
+            [topic for topic in session_module._FOLLOWED_TOPICS if topic != "append:steering/message"],
         ),
     ),
     Fault(

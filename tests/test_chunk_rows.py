@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsh_session import InvalidEventError, NotJSONError, SessionError, SessionEvent, lossless_json
-from dsh_session.chunk_rows import decode_storage_record, pack_chunk_runs, packed, row_to_wire
+from dsh_session.interchange.chunk_rows import decode_storage_record, pack_chunk_runs, packed, row_to_wire
 from dsh_session.testing import is_same_json
 
 CASES = json.loads((Path(__file__).parent / "vectors" / "chunk_rows.json").read_bytes())

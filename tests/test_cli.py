@@ -26,12 +26,11 @@ from dsh_projections import (
     HumanTranscript,
     SessionIndex,
     SessionSearch,
-    cli,
-    commands,
     decode_reference_uri,
     follow,
     replay,
 )
+from dsh_projections.command import cli, commands
 from dsh_projections.testing import session_logs
 from dsh_session import (
     APPEND,
@@ -121,7 +120,7 @@ def is_one_line(err: str) -> bool:
 def in_shell(line: str) -> Outcome:
     """Run a shell line in which ./dsh is the command."""
     launcher = Path("dsh")
-    program = "import sys; from dsh_projections.cli import main; sys.exit(main())"
+    program = "import sys; from dsh_projections.command.cli import main; sys.exit(main())"
     launcher.write_text(f'#!/bin/sh\nexec {quote(sys.executable)} -c {quote(program)} "$@"\n')
     launcher.chmod(0o700)
     done = subprocess.run(["/bin/sh", "-c", line], capture_output=True, text=True, check=False)  # noqa: S603 - our own
@@ -1031,7 +1030,7 @@ def test_a_real_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PAGER", "sed s/user/USER/")
     leader, terminal = os.openpty()
     termios.tcsetwinsize(terminal, (24, 40))
-    program = f"import sys; from dsh_projections.cli import main; sys.exit(main(['transcript', {str(DEMO)!r}]))"
+    program = f"import sys; from dsh_projections.command.cli import main; sys.exit(main(['transcript', {str(DEMO)!r}]))"
 
     with subprocess.Popen([sys.executable, "-c", program], stdin=terminal, stdout=terminal) as process:  # noqa: S603 - ours
         os.close(terminal)

@@ -29,9 +29,9 @@ from dsh_session import (
     lossless_json,
     user_message,
 )
-from dsh_session.compression import MissingZstandardError
-from dsh_session.jsonl import line_of, read_jsonl, write_jsonl
-from dsh_session.jsonl_reader import DamagedLogError
+from dsh_session.interchange.compression import MissingZstandardError
+from dsh_session.interchange.jsonl import line_of, read_jsonl, write_jsonl
+from dsh_session.interchange.jsonl_reader import DamagedLogError
 from dsh_session.testing import json_values, logs, texts
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dsh_projections.mention import (
+from dsh_projections.projection import replay
+from dsh_projections.references.mention import (
     InvalidReferenceError,
     Mention,
     SelfReferenceError,
@@ -23,8 +24,7 @@ from dsh_projections.mention import (
     parse_mentions,
     prepare_references,
 )
-from dsh_projections.projection import replay
-from dsh_projections.reference import ReferenceBudgetError, ReferenceProjector
+from dsh_projections.references.projector import ReferenceBudgetError, ReferenceProjector
 from dsh_session import APPEND, SessionHeader, SessionStore, user_message
 from dsh_session.testing import LogBuilder, texts
 

@@ -18,7 +18,7 @@ import pytest
 from eventsourcing.persistence import ProgrammingError
 
 from dsh_session import ConflictError, SessionEvent, SessionHeader, SessionStore, StoreError, StoreFormatError
-from dsh_session.recorder import SCHEMA_VERSION
+from dsh_session.storage.contract import SCHEMA_VERSION
 from stored import dump, say, work
 
 if TYPE_CHECKING:
@@ -243,9 +243,9 @@ def test_the_extra_is_named_when_it_is_missing(monkeypatch: pytest.MonkeyPatch) 
     """Where psycopg is not installed, only who opens a PostgreSQL store is told so, and what to install."""
     # given
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    for name in ("dsh_session.postgres", "eventsourcing.postgres"):
+    for name in ("dsh_session.storage.postgres", "eventsourcing.postgres"):
         monkeypatch.delitem(sys.modules, name, raising=False)
-    monkeypatch.delattr("dsh_session.postgres", raising=False)
+    monkeypatch.delattr("dsh_session.storage.postgres", raising=False)
     # when
     with pytest.raises(StoreError, match=r"psycopg: install dsh-session\[postgres\]"):
         SessionStore.open("postgresql://127.0.0.1/postgres")

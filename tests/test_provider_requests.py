@@ -29,8 +29,8 @@ from dsh_session import (
     tool_result_message,
     user_message,
 )
-from dsh_session.provider_requests import BEGUN_BY_MODEL
-from dsh_session.sendable import FAILED_SILENTLY
+from dsh_session.providers.requests import BEGUN_BY_MODEL
+from dsh_session.providers.sendable import FAILED_SILENTLY
 from dsh_session.testing import contents, logs, naive_surface
 from stored import work
 

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dsh_projections.projection import replay
-from dsh_projections.reference import ReferenceBudgetError, ReferenceProjector, tag_safe_json
+from dsh_projections.references.projector import ReferenceBudgetError, ReferenceProjector, tag_safe_json
 from dsh_projections.testing import check_projection, session_logs
 from dsh_session import (
     APPEND,

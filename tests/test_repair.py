@@ -19,8 +19,9 @@ from dsh_session import (
     tool_result_message,
     user_message,
 )
-from dsh_session.repair import NOT_STARTED_TEXT, OUTCOME_UNKNOWN_TEXT, TURN_EVENT_TYPES, OpenTurn
+from dsh_session.open_turn import NOT_STARTED_TEXT, OUTCOME_UNKNOWN_TEXT, OpenTurn
 from dsh_session.testing import LogBuilder, check_repair, is_same_json, logs
+from dsh_session.vocabulary import TURN_EVENT_TYPES
 
 VECTORS = json.loads((Path(__file__).parent / "vectors" / "repair.json").read_text("utf-8"))
 RECORDED_TEXTS = {"{{TEXT_NOT_STARTED}}": NOT_STARTED_TEXT, "{{TEXT_OUTCOME_UNKNOWN}}": OUTCOME_UNKNOWN_TEXT}

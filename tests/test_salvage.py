@@ -21,9 +21,9 @@ from dsh_session import (
     lossless_json,
     user_message,
 )
-from dsh_session.jsonl import line_of, read_jsonl, write_jsonl
-from dsh_session.jsonl_reader import DamagedLogError
-from dsh_session.salvage import SALVAGED_EVENT_TYPE, Damage
+from dsh_session.interchange.jsonl import line_of, read_jsonl, write_jsonl
+from dsh_session.interchange.jsonl_reader import DamagedLogError
+from dsh_session.interchange.salvage import SALVAGED_EVENT_TYPE, Damage
 from dsh_session.testing import DamagedLog, damaged_logs, logs
 
 HEADER = SessionHeader(id="s1", created_at=17)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import dsh_projections
-from dsh_projections import cli
+from dsh_projections.command import cli
 
 ROOT = Path(__file__).parents[1]
 DEMO = Path(dsh_projections.__file__).with_name("demo.jsonl")

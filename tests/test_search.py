@@ -15,10 +15,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from dsh_projections import search as search_room
-from dsh_projections.search import MAX_QUERY_WORDS, SearchQueryError, SessionSearch
-from dsh_projections.snippet import SNIPPET_CHARS, snippet_of
-from dsh_projections.words import MAX_CHARS, MAX_WORD_CHARS, words_of
+from dsh_projections.search import session_search
+from dsh_projections.search.session_search import MAX_QUERY_WORDS, SearchQueryError, SessionSearch
+from dsh_projections.search.snippet import SNIPPET_CHARS, snippet_of
+from dsh_projections.search.words import MAX_CHARS, MAX_WORD_CHARS, words_of
 from dsh_session import (
     APPEND,
     Replace,
@@ -30,7 +30,7 @@ from dsh_session import (
     tool_result_message,
     user_message,
 )
-from dsh_session.text_index import IndexedText, PlaintextIndexError, TextPlace
+from dsh_session.storage.contract import IndexedText, PlaintextIndexError, TextPlace
 from stored import compact, say, ticking_clock
 
 if TYPE_CHECKING:
@@ -44,10 +44,10 @@ if TYPE_CHECKING:
 KILLS = int(os.environ.get("DSH_KILLS") or 2)
 INDEXER = """
 import sys
-from dsh_projections import search
+from dsh_projections.search import session_search
 from dsh_session import SessionStore
-search.BATCH = 5
-index = search.SessionSearch(SessionStore.open(sys.argv[1]))
+session_search.BATCH = 5
+index = session_search.SessionSearch(SessionStore.open(sys.argv[1]))
 print("ready", flush=True)
 index.catch_up()
 print("done", flush=True)
@@ -327,7 +327,7 @@ def test_the_longest_texts_and_words_can_be_indexed(store: SessionStore) -> None
 
 def test_the_index_goes_on_where_it_was(store: SessionStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each text is indexed once, in batches, by whichever search catches up; those without a word count too."""
-    monkeypatch.setattr(search_room, "BATCH", 2)
+    monkeypatch.setattr(session_search, "BATCH", 2)
     session = store.create(id="s")
     search = SessionSearch(store)
     assert search.search("cat") == []
@@ -372,7 +372,7 @@ def test_texts_are_added_once(store: SessionStore) -> None:
 
 def test_many_may_catch_up_at_the_same_time(store: SessionStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads that index a store together index each text once between them, from the first use of the index on."""
-    monkeypatch.setattr(search_room, "BATCH", 3)
+    monkeypatch.setattr(session_search, "BATCH", 3)
     session = store.create(id="s")
     saying(session, *["cat"] * 60)
     store.save(session)
@@ -456,7 +456,7 @@ def test_what_the_database_cannot_do_is_a_store_error(tmp_path: Path, postgres_u
 )
 def test_snippets(text: str, query: str, shown: str) -> None:
     """A snippet is one printable line around the first match, with every word that matches in brackets."""
-    snippet = snippet_of(text, search_room._phrases(query))
+    snippet = snippet_of(text, session_search._phrases(query))
 
     marked = snippet.text
     for start, end in reversed(snippet.matches):

@@ -20,7 +20,7 @@ from dsh_session import (
     StoreError,
     user_message,
 )
-from dsh_session.storage import SessionMapper
+from dsh_session.storage.mapper import SessionMapper
 from dsh_session.testing import logs
 from stored import TinyCipher, owned, say
 

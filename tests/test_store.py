@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 on_any_store = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-snapshot_every = partial(patch, "dsh_session.snapshots.SNAPSHOT_EVERY")
+snapshot_every = partial(patch, "dsh_session.storage.snapshots.SNAPSHOT_EVERY")
 NASTY_IDS = [
     "a",
     " ",
@@ -352,7 +352,7 @@ def test_all_sessions_are_listed_once(store: SessionStore, count: int) -> None:
     # given
     expected = [store.create(id=session_id).header for session_id in ["é", "z", "a", "Z", "😀"][:count]]
     # when
-    with patch("dsh_session.store.BATCH", 2):
+    with patch("dsh_session.storage.store.BATCH", 2):
         actual = [*store.sessions()]
     # then
     assert sorted(expected, key=lambda header: header.id) == actual
@@ -518,7 +518,7 @@ def test_a_save_gives_up_when_others_never_rest(store: SessionStore) -> None:
     pending = session.pending
     # when
     always_taken = patch.object(store._recorder, "insert_after", side_effect=IntegrityError)
-    attempts = patch("dsh_session.store.REBASE_ATTEMPTS", 7)
+    attempts = patch("dsh_session.storage.store.REBASE_ATTEMPTS", 7)
     with always_taken as insert, attempts, pytest.raises(ConflictError):
         store.save(session, on_conflict="rebase")
     # then
@@ -816,7 +816,7 @@ def test_a_resume_gives_up_when_others_never_rest(store: SessionStore) -> None:
     worked(store)
     # when
     always_taken = patch.object(store._recorder, "insert_after", side_effect=IntegrityError)
-    attempts = patch("dsh_session.store.REBASE_ATTEMPTS", 7)
+    attempts = patch("dsh_session.storage.store.REBASE_ATTEMPTS", 7)
     busy = "other writers kept session 's' busy; it was not resumed"
     with always_taken as insert, attempts, pytest.raises(StoreError, match=busy):
         store.resume("s")

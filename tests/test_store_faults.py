@@ -390,7 +390,7 @@ def test_a_snapshot_that_cannot_be_kept_fails_no_save(path: Path, error: sqlite3
         session = worked(store)
         say(session, "on")
         # when
-        with patch("dsh_session.snapshots.SNAPSHOT_EVERY", 1):
+        with patch("dsh_session.storage.snapshots.SNAPSHOT_EVERY", 1):
             with patch.object(type(store._snapshots.recorder), "_insert_events", side_effect=error) as insert:
                 saved = store.save(session)
             # then
@@ -420,7 +420,7 @@ def test_a_store_opens_with_the_settings_that_it_was_made_with(
 ) -> None:
     """With another key, cipher or compressor it is refused and not written to; with the right ones all is there."""
     # given
-    with open_store(path, **settings) as store, patch("dsh_session.snapshots.SNAPSHOT_EVERY", 1):
+    with open_store(path, **settings) as store, patch("dsh_session.storage.snapshots.SNAPSHOT_EVERY", 1):
         session = worked(store)
         rows = dump(store)
     # when
@@ -473,7 +473,7 @@ def test_the_topic_stays_readable_when_the_state_is_sealed(path: Path, settings:
     """Marker, type and place of an event can be read without the key; what it holds cannot, nor a snapshot."""
     # given
     hidden = "what nobody may read"
-    with open_store(path, **settings) as store, patch("dsh_session.snapshots.SNAPSHOT_EVERY", 1):
+    with open_store(path, **settings) as store, patch("dsh_session.storage.snapshots.SNAPSHOT_EVERY", 1):
         session = store.create(id="s", origin=hidden)
         session.append("user/message", user_message(hidden), APPEND)
         session.append("turn/start", {"turn": hidden})

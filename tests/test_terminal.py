@@ -12,7 +12,7 @@ from rich.console import Console
 
 from dsh_compact import begin_compaction
 from dsh_projections import HistoryPager, HumanTranscript, ModelSurface, replay
-from dsh_projections.printing import counted
+from dsh_projections.command.printing import counted
 from dsh_projections.terminal import (
     COMPACTION_ROW,
     RESULT_CHARS,

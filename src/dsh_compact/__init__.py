@@ -4,7 +4,7 @@ Start from `BasicCompactionEngine`, which decides when and what to compact, or f
 range that you choose. `is_compact_checkpoint` recognises what lands; reading it needs neither.
 """
 
-from dsh_compact.bracket import COMPACT_RECORDS, Bracket, BracketFold, check_brackets
+from dsh_compact.bracket import Bracket, BracketFold, check_brackets
 from dsh_compact.checkpoint import (
     COMPACT_CHECKPOINT_SOURCE,
     compact_checkpoint_source,
@@ -42,7 +42,6 @@ from dsh_compact.transaction import Compaction, CompactionResult, SummaryRequest
 
 __all__ = [
     "COMPACT_CHECKPOINT_SOURCE",
-    "COMPACT_RECORDS",
     "INSTRUCTION",
     "PRUNE_MARKER",
     "AsyncSummarizer",

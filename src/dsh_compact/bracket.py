@@ -14,25 +14,12 @@ import attrs
 
 from dsh_compact.checkpoint import is_compact_checkpoint
 from dsh_compact.errors import BracketError, InvalidArgumentError
+from dsh_session import COMPACT_RECORDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from dsh_session import SessionEvent
-
-CompactRecord: TypeAlias = Literal["start", "summary", "end", "prune"]
-
-COMPACT_RECORDS: Final[Mapping[str, CompactRecord]] = {
-    "compact/start": "start",
-    "compact/summary": "summary",
-    "compact/end": "end",
-    "compact/prune": "prune",
-    "compaction/start": "start",
-    "compaction/summary": "summary",
-    "compaction/end": "end",
-    "compaction/prune": "prune",
-}
-"""The event types of compaction, and what each of them records. The later spelling is read and not written."""
 
 BracketState: TypeAlias = Literal["none", "live", "stale"]
 

@@ -8,7 +8,10 @@ from dsh_projections.classifier import EventClassifier, Explanation
 from dsh_projections.context_liveness import ContextLiveness
 from dsh_projections.history_pager import HistoryPage, HistoryPager, PageCursorError
 from dsh_projections.human_transcript import HumanTranscript
-from dsh_projections.mention import (
+from dsh_projections.model_surface import ModelSurface
+from dsh_projections.progress import CompactionProgress, RunningCompaction
+from dsh_projections.projection import Projection, replay
+from dsh_projections.references.mention import (
     MAX_REFERENCES,
     REFERENCE_SCHEME,
     InvalidReferenceError,
@@ -22,10 +25,7 @@ from dsh_projections.mention import (
     parse_mentions,
     prepare_references,
 )
-from dsh_projections.model_surface import ModelSurface
-from dsh_projections.progress import CompactionProgress, RunningCompaction
-from dsh_projections.projection import Projection, replay
-from dsh_projections.reference import (
+from dsh_projections.references.projector import (
     MAX_REFERENCE_BYTES,
     ReferenceBudgetError,
     ReferenceData,
@@ -36,10 +36,10 @@ from dsh_projections.reference import (
     tag_safe_json,
 )
 from dsh_projections.runner import Feed, ProjectionError, TrackedProjection, follow
-from dsh_projections.search import SearchHit, SearchQueryError, SessionSearch
+from dsh_projections.search.session_search import SearchHit, SearchQueryError, SessionSearch
+from dsh_projections.search.snippet import Snippet
 from dsh_projections.session_counts import Counts, SessionCounts
 from dsh_projections.session_index import SessionIndex
-from dsh_projections.snippet import Snippet
 from dsh_projections.transcript_entry import (
     CompactionEntry,
     ContextEntry,

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from dsh_compact import is_compact_checkpoint
-from dsh_session import SessionError, SessionLog, topic_of
+from dsh_session import SessionError, SessionLog, topics
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from dsh_session import SessionEvent
 
-COUNTED_TOPICS: Final = frozenset({"append:user/message", "append:assistant/message", "append:steering/message"})
+COUNTED_TOPICS: Final = topics("append", ("user/message", "assistant/message", "steering/message"))
 """The topics of the messages that a human or a model produced; nothing else spends a page's quota."""
 
-
-CHUNK_TOPIC: Final = "log:assistant/chunk"
+_ANSWER_TOPICS: Final = topics("append", ("assistant/message",)) | topics("replace", ("assistant/message",))
+_CHUNK_TOPICS: Final = topics("log", ("assistant/chunk",))
 
 
 class PageCursorError(SessionError, ValueError):
@@ -79,8 +79,8 @@ class HistoryPager:
             the event with seq n stands at n.
     """
 
-    def __init__(self, log: SessionLog | Sequence[SessionEvent]) -> None:
-        self._log = log
+    def __init__(self, log: Sequence[SessionEvent]) -> None:
+        self._log = SessionLog.of(log)
 
     def page(self, before_seq: int | None = None, max_messages: int = 50, *, chunks: bool = True) -> HistoryPage:
         """Return the newest events before a seq.
@@ -115,23 +115,13 @@ class HistoryPager:
         return HistoryPage(tuple(events), cut, before, _outside(events, cut), before - cut - len(events))
 
     def _newest_counted(self, before: int, limit: int) -> list[SessionEvent]:
-        if isinstance(self._log, SessionLog):
-            newest = islice(self._log.topics_back(before, sorted(COUNTED_TOPICS), batch=limit), limit)
-            return self._log.events_at(seq for seq, _ in newest)
-        back = (self._log[seq] for seq in range(before - 1, -1, -1))
-        return list(islice((event for event in back if topic_of(event) in COUNTED_TOPICS), limit))
+        newest = islice(self._log.topics_back(before, sorted(COUNTED_TOPICS), batch=limit), limit)
+        return self._log.events_at(seq for seq, _ in newest)
 
     def _without_chunks(self, start: int, stop: int) -> Sequence[SessionEvent]:
-        if isinstance(self._log, SessionLog):
-            topics = list(self._log.topics_back(stop, start=start))
-        else:
-            topics = [(event.seq, topic_of(event)) for event in reversed(self._log[start:stop])]
-        answers = (seq for seq, topic in topics if topic.endswith(":assistant/message"))
-        newest_answer = next(answers, -1)
-        kept = [seq for seq, topic in topics if topic != CHUNK_TOPIC or seq > newest_answer]
-        if isinstance(self._log, SessionLog):
-            return self._log.events_at(kept)
-        return [self._log[seq] for seq in reversed(kept)]
+        passed = list(self._log.topics_back(stop, start=start))
+        newest_answer = next((seq for seq, topic in passed if topic in _ANSWER_TOPICS), -1)
+        return self._log.events_at(seq for seq, topic in passed if topic not in _CHUNK_TOPICS or seq > newest_answer)
 
 
 def _outside(events: Sequence[SessionEvent], first_seq: int) -> dict[int, tuple[int, ...]]:

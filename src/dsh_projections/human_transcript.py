@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from dsh_compact import COMPACT_RECORDS, is_compact_checkpoint
+from dsh_compact import is_compact_checkpoint
 from dsh_projections.projection import APPEND_TOPICS
 from dsh_projections.transcript_entry import (
     CompactionEntry,
@@ -22,9 +22,11 @@ from dsh_projections.transcript_entry import (
 )
 from dsh_session import (
     SURFACE_EVENT_TYPES,
+    compact_types,
     is_append_surface_event,
     message_of,
     tool_calls_of,
+    topics,
 )
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from dsh_projections.transcript_entry import CallStatus
     from dsh_session import SessionEvent
 
-SUMMARY_TYPES: Final = frozenset(kind for kind, record in COMPACT_RECORDS.items() if record == "summary")
+SUMMARY_TYPES: Final = compact_types("summary")
 
 
 class _SummaryBlock(msgspec.Struct):
@@ -64,6 +66,11 @@ class _State(msgspec.Struct):
     recalled: dict[str, tuple[str, str]]
 
 
+_TOPICS: Final = (
+    APPEND_TOPICS | topics("replace", ("user/message",)) | topics("log", SUMMARY_TYPES | {"turn/start", "turn/end"})
+)
+
+
 class HumanTranscript:
     """The transcript, entry by entry.
 
@@ -74,12 +81,7 @@ class HumanTranscript:
     """
 
     version = 2
-    topics: frozenset[str] | None = APPEND_TOPICS | {
-        "replace:user/message",
-        "log:turn/start",
-        "log:turn/end",
-        *(f"log:{kind}" for kind in SUMMARY_TYPES),
-    }
+    topics: frozenset[str] | None = _TOPICS
 
     def __init__(self) -> None:
         self._entries: list[TranscriptEntry] = []

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from dsh_compact import COMPACT_RECORDS
+from dsh_session import COMPACT_RECORDS, compact_types, topics
 
 if TYPE_CHECKING:
     from dsh_session import SessionEvent
 
-_BRACKETS: Final = frozenset(kind for kind, record in COMPACT_RECORDS.items() if record in ("start", "end"))
+_BRACKETS: Final = compact_types("start", "end")
+_TOPICS: Final = topics("log", _BRACKETS | {"session/end-seed"})
 
 
 @attrs.frozen
@@ -37,7 +38,7 @@ class CompactionProgress:
     """
 
     version = 1
-    topics: frozenset[str] | None = frozenset(f"log:{kind}" for kind in {*_BRACKETS, "session/end-seed"})
+    topics: frozenset[str] | None = _TOPICS
 
     def __init__(self) -> None:
         self._is_live = False

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from dsh_session import SURFACE_EVENT_TYPES
+from dsh_session import SURFACE_EVENT_TYPES, topics
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dsh_session import SessionEvent
 
-APPEND_TOPICS: Final = frozenset(f"append:{kind}" for kind in SURFACE_EVENT_TYPES)
+APPEND_TOPICS: Final = topics("append", SURFACE_EVENT_TYPES)
 """The topics of the conversation: every append-origin event."""
 
-SURFACE_TOPICS: Final = APPEND_TOPICS | frozenset(f"replace:{kind}" for kind in SURFACE_EVENT_TYPES)
+SURFACE_TOPICS: Final = APPEND_TOPICS | topics("replace", SURFACE_EVENT_TYPES)
 """The topics of every event that is or was a node of the surface."""
 
 View_co = TypeVar("View_co", covariant=True)

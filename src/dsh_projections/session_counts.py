@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from dsh_compact import is_compact_checkpoint
-from dsh_session import is_append_surface_event, lossless_json, message_of
+from dsh_session import SURFACE_EVENT_TYPES, is_append_surface_event, lossless_json, message_of, topics
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,21 +48,18 @@ class Counts:
     last_time: int | None = None
 
 
+_TOPICS: Final = (
+    topics("append", SURFACE_EVENT_TYPES)
+    | topics("replace", ("user/message",))
+    | topics("log", (*_COUNTED, "session/title"))
+)
+
+
 class SessionCounts:
     """The counts of one session. What was said counts once, however often it was copied for the model."""
 
     version = 1
-    topics: frozenset[str] | None = frozenset(
-        {
-            "append:user/message",
-            "append:steering/message",
-            "append:assistant/message",
-            "append:tool/result",
-            "replace:user/message",
-            "log:session/title",
-            *(f"log:{kind}" for kind in _COUNTED),
-        }
-    )
+    topics: frozenset[str] | None = _TOPICS
 
     def __init__(self) -> None:
         self._counts = Counts()

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dsh_compact import is_compact_checkpoint
-from dsh_projections.printing import counted
+from dsh_projections.command.printing import counted
 from dsh_projections.transcript_entry import CompactionEntry, ContextEntry, MessageEntry, ToolEntry
 from dsh_session import Replace, derive_message, is_surface_event, topic_of
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
 
     from dsh_projections.history_pager import HistoryPage
-    from dsh_projections.search import SearchHit
+    from dsh_projections.search.session_search import SearchHit
     from dsh_projections.transcript_entry import TranscriptEntry
     from dsh_session import SessionEvent
 

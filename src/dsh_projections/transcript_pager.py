@@ -9,13 +9,14 @@ from dsh_compact import is_compact_checkpoint
 from dsh_projections.history_pager import PageCursorError
 from dsh_projections.human_transcript import SUMMARY_TYPES, HumanTranscript
 from dsh_projections.projection import APPEND_TOPICS
+from dsh_session import SessionLog, topics
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from dsh_session import SessionEvent, SessionLog
+    from dsh_session import SessionEvent
 
-_ENTRY_TOPICS: Final = (*sorted(APPEND_TOPICS), "replace:user/message")
+_ENTRY_TOPICS: Final = tuple(sorted(APPEND_TOPICS | topics("replace", ("user/message",))))
 _SHOWN_TOPICS: Final = tuple(sorted(HumanTranscript.topics or ()))
 
 
@@ -27,11 +28,11 @@ class TranscriptPager:
     a result whose call no event records stays without a name, and a call answered behind the window stays open.
 
     Args:
-        log: the session's log.
+        log: a stored session's log, or any sequence of events in which the event with seq n stands at n.
     """
 
-    def __init__(self, log: SessionLog) -> None:
-        self._log = log
+    def __init__(self, log: Sequence[SessionEvent]) -> None:
+        self._log = SessionLog.of(log)
 
     def tail(self, entries: int = 50) -> HumanTranscript:
         """Return the newest entries.

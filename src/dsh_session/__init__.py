@@ -5,7 +5,6 @@ Start from `SessionStore`, which keeps sessions, and `Session`, to which events 
 """
 
 from dsh_session import lossless_json
-from dsh_session.chunk_rows import decode_storage_record, pack_chunk_runs
 from dsh_session.errors import (
     ConflictError,
     DamagedStoreError,
@@ -27,7 +26,6 @@ from dsh_session.errors import (
 )
 from dsh_session.event import (
     APPEND,
-    SURFACE_EVENT_TYPES,
     Append,
     Replace,
     SessionEvent,
@@ -38,10 +36,34 @@ from dsh_session.event import (
     topic_of,
 )
 from dsh_session.header import SessionHeader
-from dsh_session.jsonl import line_of, read_jsonl, write_jsonl
-from dsh_session.jsonl_reader import DamagedLogError, JsonlReader
+from dsh_session.interchange.chunk_rows import decode_storage_record, pack_chunk_runs
+from dsh_session.interchange.jsonl import line_of, read_jsonl, write_jsonl
+from dsh_session.interchange.jsonl_reader import DamagedLogError, JsonlReader
+from dsh_session.interchange.salvage import Damage
 from dsh_session.log import SessionLog
 from dsh_session.message import (
+    assistant_message,
+    derive_message,
+    message_of,
+    tool_calls_of,
+    tool_result_message,
+    user_message,
+)
+from dsh_session.providers.requests import to_anthropic_messages, to_openai_chat, to_openai_responses
+from dsh_session.providers.sendable import (
+    Base64Image,
+    ImageBlock,
+    UnsupportedBlockError,
+    UnsupportedHeaderError,
+    UrlImage,
+)
+from dsh_session.repair import interrupted_turn_closers
+from dsh_session.session import Session
+from dsh_session.shapes import check_data
+from dsh_session.storage.contract import PlaintextIndexError, TextIndex, Tracker, Watch
+from dsh_session.storage.store import SessionStore
+from dsh_session.surface import Surface, SurfaceFold, fold_surface
+from dsh_session.types import (
     AssistantChunkData,
     AssistantMessage,
     AssistantMessageData,
@@ -62,27 +84,12 @@ from dsh_session.message import (
     ToolResultMessage,
     TurnData,
     UserMessage,
-    assistant_message,
-    derive_message,
-    message_of,
-    tool_calls_of,
-    tool_result_message,
-    user_message,
 )
-from dsh_session.provider_requests import to_anthropic_messages, to_openai_chat, to_openai_responses
-from dsh_session.repair import interrupted_turn_closers
-from dsh_session.salvage import Damage
-from dsh_session.sendable import Base64Image, ImageBlock, UnsupportedBlockError, UnsupportedHeaderError, UrlImage
-from dsh_session.session import Session
-from dsh_session.shapes import check_data
-from dsh_session.store import SessionStore
-from dsh_session.surface import Surface, SurfaceFold, fold_surface
-from dsh_session.text_index import PlaintextIndexError, TextIndex
-from dsh_session.tracking import Tracker
-from dsh_session.watch import Watch
+from dsh_session.vocabulary import COMPACT_RECORDS, SURFACE_EVENT_TYPES, compact_types, topics
 
 __all__ = [
     "APPEND",
+    "COMPACT_RECORDS",
     "SURFACE_EVENT_TYPES",
     "Append",
     "AssistantChunkData",
@@ -145,6 +152,7 @@ __all__ = [
     "Watch",
     "assistant_message",
     "check_data",
+    "compact_types",
     "decode_storage_record",
     "derive_message",
     "fold_surface",
@@ -163,6 +171,7 @@ __all__ = [
     "tool_calls_of",
     "tool_result_message",
     "topic_of",
+    "topics",
     "user_message",
     "write_jsonl",
 ]

@@ -15,12 +15,10 @@ import msgspec
 
 from dsh_session import lossless_json
 from dsh_session.errors import InvalidEventError, InvalidSurfaceError, NotJSONError
+from dsh_session.vocabulary import SURFACE_EVENT_TYPES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-SURFACE_EVENT_TYPES: Final = frozenset({"user/message", "assistant/message", "tool/result", "steering/message"})
-"""The closed set of types that produce messages: these must carry a marker, and no other type may."""
 
 
 @attrs.frozen

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Final, Protocol, overload
+
+from dsh_session.event import topic_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -38,8 +41,37 @@ class LogReader(Protocol):
         ...
 
 
+class _InMemory:
+    """Reads a sequence of events. Costs are those of the sequence; reads by topic look at each event of the range."""
+
+    def __init__(self, events: Sequence[SessionEvent]) -> None:
+        self._events = events
+
+    def length(self) -> int:
+        return len(self._events)
+
+    def events(self, start: int, stop: int, *, desc: bool = False, limit: int = -1) -> list[SessionEvent]:
+        return [self._events[seq] for seq in self._range(start, stop, desc=desc, limit=limit)]
+
+    def topics(
+        self, start: int, stop: int, *, desc: bool = False, limit: int = -1, topics: Sequence[str] = ()
+    ) -> list[tuple[int, str]]:
+        passed = ((seq, topic_of(self._events[seq])) for seq in self._range(start, stop, desc=desc, limit=-1))
+        wanted = ((seq, topic) for seq, topic in passed if not topics or topic in topics)
+        return list(islice(wanted, limit if limit >= 0 else None))
+
+    def events_at(self, seqs: Sequence[int]) -> list[SessionEvent]:
+        length = self.length()
+        return [self._events[seq] for seq in sorted(set(seqs)) if 0 <= seq < length]
+
+    def _range(self, start: int, stop: int, *, desc: bool, limit: int) -> Sequence[int]:
+        seqs = range(max(start, 0), min(stop, self.length()))
+        ordered = seqs[::-1] if desc else seqs
+        return ordered[:limit] if limit >= 0 else ordered
+
+
 class SessionLog(Sequence["SessionEvent"]):
-    """The log of one stored session, a sequence of events that is read as it is asked for.
+    """The log of one session, a sequence of events that is read as it is asked for.
 
     It shows what was saved, what others save while it is read included. An iteration goes on to the end that it finds
     when it gets there. Memory: one batch of events.
@@ -48,6 +80,17 @@ class SessionLog(Sequence["SessionEvent"]):
     def __init__(self, session_id: str, reader: LogReader) -> None:
         self.session_id = session_id
         self._reader = reader
+
+    @classmethod
+    def of(cls, events: Sequence[SessionEvent]) -> SessionLog:
+        """Return a log of events in memory; a log that already is one is returned as it is.
+
+        Args:
+            events: a whole log: the event with seq n stands at n.
+        """
+        if isinstance(events, cls):
+            return events
+        return cls(events[0].session_id if events else "", _InMemory(events))
 
     def __len__(self) -> int:
         return self._reader.length()

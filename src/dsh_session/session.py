@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 from dsh_session.errors import InvalidEventError
 from dsh_session.event import (
     APPEND,
-    SURFACE_EVENT_TYPES,
     SessionEvent,
     checked_sources,
     checked_time,
@@ -20,9 +19,18 @@ from dsh_session.event import (
     encoded_under,
 )
 from dsh_session.message import derive_message
-from dsh_session.repair import TURN_EVENT_TYPES, OpenTurn
+from dsh_session.open_turn import OpenTurn
 from dsh_session.shapes import check_data
 from dsh_session.surface import Surface
+from dsh_session.vocabulary import (
+    COMPACTION_STARTS,
+    END_SEED,
+    REQUEST_TYPES,
+    SURFACE_EVENT_TYPES,
+    TURN_EVENT_TYPES,
+    compact_types,
+    topics,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -31,9 +39,8 @@ if TYPE_CHECKING:
     from dsh_session.header import SessionHeader
     from dsh_session.log import SessionLog
 
-COMPACTION_STARTS: Final = frozenset({"compact/start", "compaction/start"})
-COMPACTION_ENDS: Final = frozenset({"compact/end", "compaction/end", "session/end-seed"})
-REQUEST_TYPES: Final = frozenset({"request/header", "request/context"})
+
+_COMPACTION_ENDS: Final = compact_types("end") | {END_SEED}
 
 
 def now_ms() -> int:
@@ -272,7 +279,7 @@ class Session:
                     request_seqs[kind] = seq
                 elif kind in COMPACTION_STARTS:
                     compaction = seq
-                elif kind in COMPACTION_ENDS:
+                elif kind in _COMPACTION_ENDS:
                     compaction = None
         self.surface.skip_to(end)
         for event in log.events_at(turn_seqs + step_seqs):
@@ -309,8 +316,8 @@ class Session:
         self._pending.append(event)
 
 
-_STATE_TYPES: Final = TURN_EVENT_TYPES | REQUEST_TYPES | COMPACTION_STARTS | COMPACTION_ENDS
+_STATE_TYPES: Final = TURN_EVENT_TYPES | REQUEST_TYPES | COMPACTION_STARTS | _COMPACTION_ENDS
 _FOLLOWED_TOPICS: Final = (
-    *(f"{marker}:{kind}" for marker in ("append", "replace") for kind in sorted(SURFACE_EVENT_TYPES)),
-    *(f"log:{kind}" for kind in sorted(_STATE_TYPES - SURFACE_EVENT_TYPES)),
+    *sorted(topics("append", SURFACE_EVENT_TYPES) | topics("replace", SURFACE_EVENT_TYPES)),
+    *sorted(topics("log", _STATE_TYPES - SURFACE_EVENT_TYPES)),
 )

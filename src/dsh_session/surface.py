@@ -16,7 +16,8 @@ import msgspec
 
 from dsh_session import lossless_json
 from dsh_session.errors import InvalidSurfaceError, StalePlanError
-from dsh_session.event import SURFACE_EVENT_TYPES, Append, Replace
+from dsh_session.event import Append, Replace
+from dsh_session.vocabulary import SURFACE_EVENT_TYPES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

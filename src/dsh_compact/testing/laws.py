@@ -13,7 +13,7 @@ import hypothesis
 from hypothesis import given, note
 from hypothesis import strategies as st
 
-from dsh_compact.bracket import COMPACT_RECORDS, BracketFold
+from dsh_compact.bracket import BracketFold
 from dsh_compact.checkpoint import is_compact_checkpoint
 from dsh_compact.engine import Trigger
 from dsh_compact.errors import CompactionError, InvalidArgumentError
@@ -22,6 +22,7 @@ from dsh_compact.summary import Summary
 from dsh_compact.testing.logs import worked_logs
 from dsh_compact.testing.summarizers import ScriptedSummarizer, SummarizerError, answers
 from dsh_session import (
+    COMPACT_RECORDS,
     Replace,
     derive_message,
     is_append_surface_event,

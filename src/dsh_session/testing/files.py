@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dsh_session import lossless_json
 from dsh_session.event import Replace, SessionEvent
 from dsh_session.header import SessionHeader
-from dsh_session.jsonl import write_jsonl
+from dsh_session.interchange.jsonl import write_jsonl
 from dsh_session.testing.logs import logs as any_logs
 
 if TYPE_CHECKING:

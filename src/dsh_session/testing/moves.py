@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
     from dsh_session.event import SessionEvent
-    from dsh_session.message import Block, Source
     from dsh_session.testing.builder import LogBuilder
+    from dsh_session.types import Block, Source
 
 T = TypeVar("T")
 

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal, assert_never
 
 from dsh_session import lossless_json
 from dsh_session.errors import InvalidSurfaceError, NotJSONError
-from dsh_session.event import APPEND, SURFACE_EVENT_TYPES, Append, Replace, SessionEvent
+from dsh_session.event import APPEND, Append, Replace, SessionEvent
 from dsh_session.message import message_of, tool_calls_of
 from dsh_session.surface import Replacement, SurfaceFold
 from dsh_session.testing.assertions import expect, hold, taken
+from dsh_session.vocabulary import SURFACE_EVENT_TYPES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from dsh_session.event import SURFACE_EVENT_TYPES, Replace, SessionEvent, topic_of
+from dsh_session.event import Replace, SessionEvent, topic_of
 from dsh_session.message import message_of
+from dsh_session.vocabulary import SURFACE_EVENT_TYPES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -29,7 +29,7 @@ from dsh_session.errors import (
 )
 from dsh_session.event import APPEND, SessionEvent, topic_of
 from dsh_session.header import SessionHeader
-from dsh_session.jsonl import read_jsonl, write_jsonl
+from dsh_session.interchange.jsonl import read_jsonl, write_jsonl
 from dsh_session.message import user_message
 from dsh_session.repair import interrupted_turn_closers
 from dsh_session.session import Session
@@ -41,7 +41,7 @@ from dsh_session.testing.show import show_log
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from dsh_session.store import SessionStore
+    from dsh_session.storage.store import SessionStore
     from dsh_session.testing.logs import Interleaving
 
 _E = TypeVar("_E", bound=Exception)

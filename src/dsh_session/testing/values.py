@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import strategies as st
 
 from dsh_session import lossless_json
-from dsh_session.event import APPEND, SURFACE_EVENT_TYPES, Replace
+from dsh_session.event import APPEND, Replace
 from dsh_session.message import assistant_message, tool_result_message, user_message
+from dsh_session.vocabulary import SURFACE_EVENT_TYPES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn, SearchStrategy
 
     from dsh_session.event import SurfaceOp
-    from dsh_session.message import AssistantMessageData, Block, SteeringMessageData, ToolResultData, UserMessage
+    from dsh_session.types import AssistantMessageData, Block, SteeringMessageData, ToolResultData, UserMessage
 
 PHRASES = ("", "ok", "größe 😀", "torn \ud83d", "<b> \u2028 \x85", "a longer phrase of several words")
 _HARD_TEXTS = (

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
 
-from dsh_compact import COMPACT_RECORDS
-from dsh_session import message_of, topic_of
+from dsh_session import compact_types, message_of, topic_of, topics
 from session_cost_ledger.prices import Model, Tokens, summed
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 Key = TypeVar("Key")
 
 _UNKNOWN: Final = Model("unknown", "unknown")
-_SUMMARIES: Final = frozenset(f"log:{kind}" for kind, record in COMPACT_RECORDS.items() if record == "summary")
+_SUMMARIES: Final = topics("log", compact_types("summary"))
 
 
 @attrs.frozen

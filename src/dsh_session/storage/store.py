@@ -10,7 +10,6 @@ from uuid import uuid4
 import attrs
 from eventsourcing.persistence import IntegrityError
 
-from dsh_session.database import open_application
 from dsh_session.errors import (
     ConflictError,
     DamagedStoreError,
@@ -26,27 +25,25 @@ from dsh_session.errors import (
 )
 from dsh_session.header import SessionHeader
 from dsh_session.log import BATCH, SessionLog
-from dsh_session.rebase import check_lock, moved
-from dsh_session.recorder import typed_errors
 from dsh_session.session import Session, now_ms
-from dsh_session.snapshots import Snapshots
-from dsh_session.storage import HEADER_VERSION, StoredLog
-from dsh_session.text_index import PlaintextIndexError
-from dsh_session.tracking import SealedTracker
-from dsh_session.watch import Bell, LocalWatch
+from dsh_session.storage.application import open_application, typed_errors
+from dsh_session.storage.contract import PlaintextIndexError
+from dsh_session.storage.encoded_tracker import EncodedTracker
+from dsh_session.storage.mapper import HEADER_VERSION
+from dsh_session.storage.rebase import check_lock, moved
+from dsh_session.storage.snapshots import Snapshots
+from dsh_session.storage.stored_log import StoredLog
+from dsh_session.storage.watch import Bell, LocalWatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from os import PathLike
     from typing import Self
 
-    from dsh_session.database import SessionApplication
     from dsh_session.event import SessionEvent
-    from dsh_session.recorder import Row, SessionRecorder
-    from dsh_session.storage import SessionMapper
-    from dsh_session.text_index import TextIndex
-    from dsh_session.tracking import Tracker
-    from dsh_session.watch import Watch
+    from dsh_session.storage.application import SessionApplication
+    from dsh_session.storage.contract import Row, SessionRecorder, TextIndex, Tracker, Watch
+    from dsh_session.storage.mapper import SessionMapper
 
 REBASE_ATTEMPTS: Final = 100
 """How often ``save(…, on_conflict="rebase")`` takes other writers' events in before it gives up."""
@@ -394,7 +391,7 @@ class SessionStore:
 
     def tracker(self) -> Tracker:
         """Return where tracked projections keep their states in this store."""
-        return SealedTracker(self._recorder.tracker(self._guarded), self._mapper)
+        return EncodedTracker(self._recorder.tracker(self._guarded), self._mapper)
 
     def text_index(self, version: int, *, allow_plaintext: bool = False) -> TextIndex:
         """Return where this store keeps the words of texts, for a search.

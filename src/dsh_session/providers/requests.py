@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, assert_never
 
 from dsh_session import lossless_json
 from dsh_session.errors import NotJSONError
-from dsh_session.sendable import (
+from dsh_session.providers.sendable import (
     DATA_URL,
     Call,
     Image,
@@ -31,7 +31,7 @@ from dsh_session.sendable import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from dsh_session.sendable import ImageLoader, OnUnsupported, Shown, Tool
+    from dsh_session.providers.sendable import ImageLoader, OnUnsupported, Shown, Tool
 
 BEGUN_BY_MODEL: Final = "The conversation begins with what follows."
 """What an Anthropic request begins with when its first message is the model's; there the user's must come first."""

@@ -19,11 +19,7 @@ import msgspec
 
 from dsh_compact import begin_compaction
 from dsh_projections.classifier import EventClassifier
-from dsh_projections.history_pager import HistoryPager, PageCursorError
-from dsh_projections.human_transcript import HumanTranscript
-from dsh_projections.mention import encode_reference_uri
-from dsh_projections.model_surface import ModelSurface
-from dsh_projections.printing import (
+from dsh_projections.command.printing import (
     CommandError,
     complain,
     console,
@@ -37,10 +33,14 @@ from dsh_projections.printing import (
     printable,
     terminal,
 )
+from dsh_projections.history_pager import HistoryPager, PageCursorError
+from dsh_projections.human_transcript import HumanTranscript
+from dsh_projections.model_surface import ModelSurface
 from dsh_projections.projection import replay
-from dsh_projections.reference import ReferenceProjector
+from dsh_projections.references.mention import encode_reference_uri
+from dsh_projections.references.projector import ReferenceProjector
 from dsh_projections.runner import follow
-from dsh_projections.search import SessionSearch
+from dsh_projections.search.session_search import SessionSearch
 from dsh_projections.session_counts import Counts
 from dsh_projections.session_index import SessionIndex
 from dsh_projections.transcript_entry import MessageEntry

@@ -7,18 +7,18 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from dsh_session import lossless_json
-from dsh_session.chunk_rows import decode_storage_record
-from dsh_session.compression import BrokenStreamError, decompressed
 from dsh_session.errors import InvalidEventError, InvalidHeaderError, NotJSONError, SessionError
 from dsh_session.header import SessionHeader
-from dsh_session.salvage import Damage, Record, salvage
+from dsh_session.interchange.chunk_rows import decode_storage_record
+from dsh_session.interchange.compression import BrokenStreamError, decompressed
+from dsh_session.interchange.salvage import Damage, Record, salvage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from typing import Self
 
     from dsh_session.event import SessionEvent
-    from dsh_session.salvage import DamageKind
+    from dsh_session.interchange.salvage import DamageKind
 
 _BOM = b"\xef\xbb\xbf"
 _NULS = re.compile(rb"\0+")

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any, Final
 from dsh_session import lossless_json
 from dsh_session.errors import InvalidEventError
 from dsh_session.event import Replace, SessionEvent
-from dsh_session.session import COMPACTION_STARTS
+from dsh_session.vocabulary import COMPACTION_STARTS, compact_types
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dsh_session.session import Session
 
-_OF_THE_OPEN_ONE: Final = frozenset({"compact/summary", "compact/end", "compaction/summary", "compaction/end"})
+_OF_THE_OPEN_ONE: Final = compact_types("summary", "end")
+_NAMES_SEQS: Final = compact_types("summary", "prune") | {"session/title"}
 
 
 def check_lock(event: SessionEvent, session: Session) -> None:
@@ -74,8 +75,7 @@ def moved(event: SessionEvent, first: int, by: int) -> SessionEvent:
 
 def _moved_data(event: SessionEvent, move: Callable[[Any], Any]) -> bytes:
     """Move the seqs that the data of known records holds; data that is of no known shape is kept as it is."""
-    kind = event.type.replace("compaction/", "compact/", 1)
-    data = event.data if kind in ("compact/summary", "compact/prune", "session/title") else None
+    data = event.data if event.type in _NAMES_SEQS else None
     if not isinstance(data, dict):
         return event.encoded_data
     for key, held in data.items():

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from dsh_projections.words import MAX_WORD_CHARS, composed, spelled
+from dsh_projections.search.words import MAX_WORD_CHARS, composed, spelled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

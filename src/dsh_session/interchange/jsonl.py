@@ -14,11 +14,11 @@ from typing import IO, TYPE_CHECKING, Literal, Protocol, runtime_checkable
 from uuid import uuid4
 
 from dsh_session import lossless_json
-from dsh_session.chunk_rows import packed, row_to_wire
-from dsh_session.compression import compressing
 from dsh_session.errors import InvalidSurfaceError
 from dsh_session.event import Replace, SessionEvent
-from dsh_session.jsonl_reader import JsonlReader
+from dsh_session.interchange.chunk_rows import packed, row_to_wire
+from dsh_session.interchange.compression import compressing
+from dsh_session.interchange.jsonl_reader import JsonlReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -48,8 +48,8 @@ def read_jsonl(
 
     Args:
         source: a path, a file open for reading bytes, or the bytes in pieces of any size.
-        lenient: go on past damage. Then the events have been through ``dsh_session.salvage``: they fold, whatever the
-            file holds; those of the lines before the first damage are the originals; and ``damage`` says what was lost.
+        lenient: go on past damage. Then the events fold, whatever the file holds; those of the lines before the first
+            damage are the originals; and ``damage`` says what was lost.
 
     Returns:
         The reader, with the header; iterate over it for the events.

@@ -15,10 +15,10 @@ import attrs
 from dsh_projections.human_transcript import HumanTranscript
 from dsh_projections.projection import APPEND_TOPICS, replay
 from dsh_projections.runner import BATCH
-from dsh_projections.snippet import Snippet, snippet_of
-from dsh_projections.words import WORDS_VERSION, words_of
+from dsh_projections.search.snippet import Snippet, snippet_of
+from dsh_projections.search.words import WORDS_VERSION, words_of
 from dsh_session import SessionError
-from dsh_session.text_index import IndexedText, TextPlace
+from dsh_session.storage.contract import IndexedText, TextPlace
 
 if TYPE_CHECKING:
     from dsh_session import SessionEvent, SessionStore

@@ -3,26 +3,10 @@
 from __future__ import annotations
 
 from threading import Condition
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from typing import Self
-
-
-class Watch(Protocol):
-    """Tells when a store may have new events; it is a context manager that stops watching."""
-
-    def wait(self, seconds: float) -> None:
-        """Return when something was saved since the last wait or since the watch began, or after some seconds."""
-        ...
-
-    def __enter__(self) -> Self:
-        """Return itself."""
-        ...
-
-    def __exit__(self, *_: object) -> None:
-        """Stop watching."""
-        ...
 
 
 class Bell:

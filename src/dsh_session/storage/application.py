@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import re
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+import sqlite3
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from threading import RLock
 from typing import TYPE_CHECKING, Any, Final
 
 from eventsourcing.application import Application
+from eventsourcing.domain import EventSourcingError
 from eventsourcing.persistence import IntegrityError, JSONTranscoder, OperationalError, StoredEvent
-from eventsourcing.popo import POPOFactory
-from eventsourcing.sqlite import SQLiteDatastore, SQLiteFactory
 from eventsourcing.utils import Environment, TopicError
 
-from dsh_session.errors import InvalidOptionError, StoreError
-from dsh_session.recorder import MemoryRecorder, SQLiteRecorder, typed_errors
-from dsh_session.storage import SessionMapper
+from dsh_session.errors import InvalidOptionError, StoreError, StoreFormatError, StoreUnavailableError
+from dsh_session.storage.mapper import SessionMapper
+from dsh_session.storage.memory import MemoryFactory
+from dsh_session.storage.sqlite import SessionSQLiteFactory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from os import PathLike
 
     from eventsourcing.persistence import InfrastructureFactory
-    from eventsourcing.sqlite import SQLiteConnection
     from eventsourcing.utils import EnvType
 
     MakeFactory = Callable[[Environment], InfrastructureFactory[Any]]
@@ -33,51 +32,6 @@ _SETTINGS: Final = ("COMPRESSOR_TOPIC", "CIPHER_TOPIC", "CIPHER_KEY", "SQLITE_â€
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _SEAL_ID: Final = ""  # no session has it
 _SEALED: Final = b"dsh-session"
-
-
-class MemoryFactory(POPOFactory):
-    """Makes the recorders of a store in memory."""
-
-    def application_recorder(self) -> MemoryRecorder:
-        """Make the recorder of events."""
-        return MemoryRecorder()
-
-
-class OneWriterDatastore(SQLiteDatastore):
-    """Lets one thread write at a time, and the others wait outside the library's pool.
-
-    While a thread waits in the pool to write, the pool gives nobody a connection; a writer that reads as it writes,
-    as a fork does, would then wait for itself.
-    """
-
-    def __init__(self, db_name: str, *, lock_timeout: int | None) -> None:
-        super().__init__(db_name, lock_timeout=lock_timeout, originator_id_type="text")
-        self.pool.is_journal_mode_wal = True  # the recorder sets the mode, when it has seen whose file it is
-        self._writing = RLock()
-
-    @contextmanager
-    def get_connection(self, *, commit: bool) -> Iterator[SQLiteConnection]:
-        """Lend a connection out, to one writer at a time.
-
-        The library leaves one open that it makes while another thread closes the pool.
-        """
-        with self._writing if commit else nullcontext(), super().get_connection(commit=commit) as connection:
-            try:
-                yield connection
-            finally:
-                if self.pool.closed:
-                    connection.close()
-
-
-class SessionSQLiteFactory(SQLiteFactory):
-    """Makes the recorders of a store in an SQLite file."""
-
-    application_recorder_class = SQLiteRecorder
-
-    def __init__(self, env: Environment) -> None:
-        super().__init__(env)
-        pool = self.datastore.pool
-        self.datastore = OneWriterDatastore(pool.db_name, lock_timeout=pool.lock_timeout)
 
 
 class SessionApplication(Application[str]):
@@ -181,8 +135,23 @@ def _database(target: str | PathLike[str]) -> tuple[str, MakeFactory, dict[str, 
     if scheme[1] not in {"postgresql", "postgres"}:  # the rest may hold a password, and is not repeated
         raise StoreError(f'a store is a path, ":memory:" or postgresql://â€¦; the scheme {scheme[1]!r} is none of them')
     try:
-        from dsh_session import postgres  # noqa: PLC0415 - an extra: only who opens a PostgreSQL store needs it
+        from dsh_session.storage import postgres  # noqa: PLC0415 - an extra: only who opens a PostgreSQL store needs it
     except ImportError as error:
         raise StoreError("a store in PostgreSQL needs the package psycopg: install dsh-session[postgres]") from error
     configured = postgres.configuration(where)
     return postgres.name_of(configured), postgres.SessionPostgresFactory, configured
+
+
+@contextmanager
+def typed_errors(where: str) -> Iterator[None]:
+    """Turn what a database raises into a `StoreError` that names the database; conflicts pass."""
+    try:
+        yield
+    except IntegrityError:
+        raise
+    except StoreFormatError as error:
+        raise StoreFormatError(f"{where}: {error}") from None
+    except (EventSourcingError, sqlite3.Error) as error:
+        is_passing = isinstance(error, (OperationalError, sqlite3.OperationalError))
+        kind = StoreUnavailableError if is_passing else StoreError
+        raise kind(f"{where}: {str(error) or type(error).__name__}") from error

@@ -13,10 +13,10 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from dsh_projections import commands
-from dsh_projections.commands import FAILED, failed
-from dsh_projections.printing import CommandError, one_line
-from dsh_projections.reference import MAX_REFERENCE_BYTES
+from dsh_projections.command import commands
+from dsh_projections.command.commands import FAILED, failed
+from dsh_projections.command.printing import CommandError, one_line
+from dsh_projections.references.projector import MAX_REFERENCE_BYTES
 from dsh_session import SessionError
 
 if TYPE_CHECKING:

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import attrs
 
 from dsh_projections.projection import replay
-from dsh_projections.reference import MAX_REFERENCE_BYTES, ReferenceProjector, tag_safe_json
+from dsh_projections.references.projector import MAX_REFERENCE_BYTES, ReferenceProjector, tag_safe_json
 from dsh_session import SessionError, lossless_json, user_message
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from dsh_projections.reference import SessionReference
+    from dsh_projections.references.projector import SessionReference
     from dsh_session import SessionEvent, SessionHeader
-    from dsh_session.message import UserMessage
+    from dsh_session.types import UserMessage
 
 REFERENCE_SCHEME: Final = "dsh-session:"
 """What the URI of every session begins with."""

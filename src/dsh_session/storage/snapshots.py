@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from dsh_session.header import SessionHeader
     from dsh_session.log import SessionLog
-    from dsh_session.storage import SessionMapper
-    from dsh_session.tracking import Guard
+    from dsh_session.storage.contract import Guard
+    from dsh_session.storage.mapper import SessionMapper
 
 SNAPSHOT_EVERY: Final = 250
 """A snapshot is taken when this many events, and as many as the surface has nodes, were saved since the last."""

@@ -25,9 +25,9 @@ from psycopg.rows import DictRow, dict_row, tuple_row
 from psycopg.sql import SQL, Identifier, Literal
 
 from dsh_session.errors import StoreError, StoreFormatError
-from dsh_session.recorder import SCHEMA_VERSION, check_copied
-from dsh_session.text_index import SQLTextIndex, postgres_dialect
-from dsh_session.tracking import SQLTracker
+from dsh_session.storage.contract import SCHEMA_VERSION, check_copied, spaced
+from dsh_session.storage.sql_text_index import Dialect, SQLTextIndex
+from dsh_session.storage.sql_tracking import SQLTracker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -39,8 +39,7 @@ if TYPE_CHECKING:
     from psycopg import Cursor
     from psycopg.sql import Composable, Composed
 
-    from dsh_session.recorder import Row
-    from dsh_session.tracking import Guard
+    from dsh_session.storage.contract import Guard, Phrase, Row
 
 Connection: TypeAlias = psycopg.Connection[DictRow]
 
@@ -463,3 +462,57 @@ class SessionPostgresFactory(PostgresFactory):
 
         pool: Any = Connections(connect, kept=library_pool.min_size)
         self.datastore.pool = pool
+
+
+def postgres_dialect(table: str, index: str) -> Dialect:
+    """Return the statements for PostgreSQL: a ``tsvector`` finds words, and phrases are looked for in the words.
+
+    A ``tsvector`` keeps 256 positions a word, and none above 16,383, so it cannot be asked for a phrase in a long text.
+
+    Args:
+        table: the table of texts, as SQL names it.
+        index: its index.
+    """
+
+    def find(phrases: Sequence[Phrase], session_id: str | None, limit: int) -> tuple[str, tuple[Any, ...]]:
+        query = " & ".join(f"'{word}'" for phrase in phrases for word in phrase)
+        together = [spaced(phrase) for phrase in phrases if len(phrase) > 1]
+        return statements["find"], (query, session_id, session_id, together, limit)
+
+    statements = {name: text.format(table=table, index=index) for name, text in _POSTGRES.items()}
+    return Dialect(
+        create=(statements["lock"], statements["create_texts"], statements["create_index"]),
+        newest=statements["newest"],
+        inserts=(
+            (
+                statements["insert_text"],
+                lambda text: (text.position, *text.place, spaced(text.words), _lexemes(text.words)),
+            ),
+        ),
+        find=find,
+    )
+
+
+def _lexemes(words: Sequence[str]) -> str:
+    return " ".join(f"'{word}':{place}" for place, word in enumerate(words, 1))
+
+
+_POSTGRES: Final = {
+    # First uses happen at the same time, and CREATE … IF NOT EXISTS does not wait for another one.
+    "lock": "SELECT pg_advisory_xact_lock(hashtext('text_index'))",
+    # UNIQUE: an index for the search of one session.
+    "create_texts": (
+        "CREATE TABLE IF NOT EXISTS {table} (position bigint PRIMARY KEY, session_id text NOT NULL,"
+        " seq bigint NOT NULL, kind text NOT NULL, words text NOT NULL, lexemes tsvector NOT NULL,"
+        " UNIQUE (session_id, position))"
+    ),
+    "create_index": "CREATE INDEX IF NOT EXISTS {index} ON {table} USING gin (lexemes)",
+    "newest": "SELECT coalesce(max(position), 0) AS position FROM {table}",
+    "insert_text": "INSERT INTO {table} VALUES (%s, %s, %s, %s, %s, %s::tsvector)",
+    "find": (
+        "SELECT session_id, seq, kind FROM {table}, CAST(%s AS tsquery) AS query"
+        " WHERE lexemes @@ query AND (%s::text IS NULL OR session_id = %s)"
+        " AND NOT EXISTS (SELECT FROM unnest(%s::text[]) AS phrase WHERE strpos(words, phrase) = 0)"
+        " ORDER BY ts_rank(lexemes, query, 1) DESC, position DESC LIMIT %s"
+    ),
+}

@@ -1,0 +1,1 @@
+"""References from one session to another: URIs and mentions, and the bounded snapshot that they stand for."""

@@ -1,0 +1,1 @@
+"""Requests to model providers, made from a session's messages."""
