@@ -31,7 +31,7 @@ from dsh_compact import (
 )
 from dsh_compact.selection import balanced_cut
 from dsh_compact.summary import accepted_text
-from dsh_compact.testing import check_engine
+from dsh_compact.testing import engine_test
 from dsh_projections import (
     CompactionProgress,
     ContextLiveness,
@@ -49,7 +49,7 @@ from dsh_projections.testing import (
     check_nothing_said_is_lost,
     check_page,
     check_pages_tile,
-    check_projection,
+    projection_test,
     session_logs,
 )
 from dsh_session import (
@@ -76,7 +76,6 @@ from dsh_session.testing import (
     check_lossless,
     check_refuses_foreign,
     check_repair,
-    check_store,
     check_surface,
     crash_prefixes,
     foreign_values,
@@ -87,6 +86,7 @@ from dsh_session.testing import (
     naive_surface,
     replaced_logs,
     session_of,
+    store_test,
 )
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ def check_pages_of_log(events: Sequence[SessionEvent], max_messages: int) -> Non
 
 short_logs = session_logs(max_moves=16)
 quotas = st.integers(1, 3)
-ours = partial(check_projection, logs=short_logs, settings=SETTINGS)
+ours = partial(projection_test, logs=short_logs, settings=SETTINGS)
 
 LAWS: dict[str, Callable[[], None]] = {
     "fold": law(partial(check_fold, fold_surface), replaced_logs()),
@@ -189,14 +189,14 @@ LAWS: dict[str, Callable[[], None]] = {
     "contexts": ours(ContextLiveness, logs=session_logs(), oracle=naive_contexts),
     "progress": ours(CompactionProgress, oracle=lambda _: None),
     "classes": ours(EventClassifier, oracle=naive_node_classes),
-    "engine": check_engine(
+    "engine": engine_test(
         BasicCompactionEngine(CompactionPolicy(context_window=500), pruner=ToolResultPruner(300, 100, 50)),
         settings=SETTINGS,
     ),
     "load": law(in_a_store(check_load_gives_what_was_saved), logs()),
     "conflict": law(in_a_store(check_conflict_loses_nothing), interleavings()),
     "import": law(in_a_store(check_import_is_whole_or_nothing), logs()),
-    "store": check_store(lambda: SessionStore.open(":memory:"), settings=SETTINGS),
+    "store": store_test(lambda: SessionStore.open(":memory:"), settings=SETTINGS),
     "system": partial(run_state_machine_as_test, SystemMachine, settings=SETTINGS),
 }
 """By a name: a test that passes, and that a fault which is planted makes fail."""
@@ -345,11 +345,11 @@ FAULTS = [
     Fault("a NaN that becomes null", "foreign", edit(lossless_json._check_leaf, "isfinite(leaf)", "True")),
     # Repair
     Fault("a call that is answered twice", "repair", edit(OpenTurn.unanswered.fget, "if not call.is_answered", "")),
-    Fault("a step that is left open", "repair", edit(OpenTurn.closers, "if self.step is not None:", "if False:")),
+    Fault("a step that is left open", "repair", edit(OpenTurn.repair_events, "if self.step is not None:", "if False:")),
     Fault(
         "a call that ran and is said not to have been started",
         "repair",
-        edit(OpenTurn.closers, "is_started = call.started_seq is not None", "is_started = False"),
+        edit(OpenTurn.repair_events, "is_started = call.started_seq is not None", "is_started = False"),
     ),
     # The transcript
     Fault(
@@ -588,12 +588,12 @@ FAULTS = [
     Fault(
         "provenance that a rebase does not move",
         "conflict",
-        edit(rebase.moved, "tuple(map(move, event.source_event_seqs))", "event.source_event_seqs"),
+        edit(rebase.renumbered, "tuple(map(move, event.source_event_seqs))", "event.source_event_seqs"),
     ),
     Fault(
         "a marker that a rebase does not move",
         "conflict",
-        edit(rebase.moved, "marker = Replace(move(marker.start), move(marker.end))", "pass"),
+        edit(rebase.renumbered, "marker = Replace(move(marker.start), move(marker.end))", "pass"),
     ),
     Fault(
         "a record that a rebase does not move",
@@ -674,7 +674,7 @@ FAULTS = [
     Fault(
         "an export that loses what may be ignored",
         "store",
-        edit(jsonl.line_of, "b',\"ignorable\":true}' if event.ignorable else", ""),
+        edit(jsonl.to_jsonl_line, "b',\"ignorable\":true}' if event.ignorable else", ""),
     ),
     Fault(
         "a row that joins two streams",

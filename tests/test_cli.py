@@ -369,7 +369,7 @@ def test_history_in_pages(run: Run) -> None:
         assert (newest["firstSeq"], newest["lastSeq"], newest["hasMore"]) == (8, 8, True)
         assert (older["firstSeq"], older["lastSeq"], older["hasMore"]) == (0, 7, False)
         assert [event["seq"] for event in older["events"] + newest["events"]] == list(range(9))
-        assert newest["outside"] == {}
+        assert newest["missingSources"] == {}
     assert "older events: --before-seq 8" in run("history", "s", "--max-messages", 1).out
 
 
@@ -377,8 +377,8 @@ def test_history_names_what_lies_outside(run: Run) -> None:
     """A page's checkpoints are told with the nodes that they cite before it."""
     page = run("history", DEMO, "--max-messages", 5, "--json").value
 
-    assert list(page["outside"]) == ["45"]
-    assert page["outside"]["45"][0] == 4
+    assert list(page["missingSources"]) == ["45"]
+    assert page["missingSources"]["45"][0] == 4
 
 
 @pytest.mark.parametrize("source", ["s", "s.jsonl"])

@@ -278,7 +278,7 @@ def test_a_process_killed_between_any_two_events(
             compaction.commit("in short")
     killed = store.load("s")
     for event in session.pending[:kept]:
-        killed.receive(event)
+        killed.append_event(event)
     store.save(killed)
     ends = len(session.pending)
     is_locked = 0 < kept < ends

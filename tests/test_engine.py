@@ -29,7 +29,7 @@ from dsh_compact import (
     begin_compaction,
     check_brackets,
 )
-from dsh_compact.testing import ScriptedSummarizer, check_engine, check_engine_laws, worked_logs
+from dsh_compact.testing import ScriptedSummarizer, check_engine_laws, engine_test, worked_logs
 from dsh_session import APPEND, Replace, lossless_json, user_message
 from played import ROUTE, WORDS, in_short, in_short_later, names, new_session, play, played, types
 from stored import say
@@ -51,8 +51,8 @@ def compact(session: Session, policy: CompactionPolicy = TIGHT, trigger: Any = "
 
 
 QUICK = settings(deadline=None, max_examples=30)
-test_the_standard_engine_keeps_every_law = check_engine(BasicCompactionEngine(), settings=QUICK)
-test_the_standard_engine_with_a_pruner_keeps_every_law = check_engine(
+test_the_standard_engine_keeps_every_law = engine_test(BasicCompactionEngine(), settings=QUICK)
+test_the_standard_engine_with_a_pruner_keeps_every_law = engine_test(
     BasicCompactionEngine(pruner=ToolResultPruner(300, 100, 50)), settings=QUICK
 )
 

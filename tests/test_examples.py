@@ -62,7 +62,7 @@ def test_the_log_is_sound(harness: ModuleType, tmp_path: Path) -> None:
         session = store.load("sales")
 
     assert (report.problem, report.warnings, report.generation) == (None, (), 3)
-    assert (session.open_compaction, session.closers()) == (None, [])
+    assert (session.open_compaction, session.repair_events()) == (None, [])
 
 
 def test_the_human_loses_nothing(harness: ModuleType, tmp_path: Path) -> None:

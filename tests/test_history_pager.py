@@ -61,14 +61,14 @@ def pages(pager: HistoryPager, max_messages: int) -> list[HistoryPage]:
 def saved(store: SessionStore, events: list[SessionEvent]) -> Any:
     session = store.create()
     for event in events:
-        session.receive(event)
+        session.append_event(event)
     store.save(session)
     return store.log(session.id)
 
 
 def as_lines(page: HistoryPage) -> Any:
     """Give what a page is, whichever session its events say they belong to."""
-    return [event.to_wire() for event in page.events], page.start, page.stop, page.outside, page.left_out
+    return [event.to_wire() for event in page.events], page.start, page.stop, page.missing_sources, page.left_out
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -143,7 +143,7 @@ def test_a_page_can_do_without_the_chunks_of_finished_messages(events: list[Sess
         assert kept == list(page.events)
         assert len(full.events) - len(kept) == page.left_out
         assert (full.first_seq, full.last_seq, full.has_more) == (page.first_seq, page.last_seq, page.has_more)
-        assert (full.outside, 0) == (page.outside, full.left_out)
+        assert (full.missing_sources, 0) == (page.missing_sources, full.left_out)
 
 
 @settings(max_examples=40, deadline=None)
@@ -158,7 +158,7 @@ def test_a_page_says_what_its_checkpoints_cite_elsewhere(events: list[SessionEve
                 elsewhere = tuple(seq for seq in event.source_event_seqs or () if seq not in here)
                 if event.data["source"].get("plugin") == "compact" and elsewhere:
                     expected[event.seq] = elsewhere
-        assert expected == page.outside
+        assert expected == page.missing_sources
 
 
 @settings(max_examples=30, deadline=None)
@@ -232,7 +232,7 @@ def test_an_empty_page_has_no_ends() -> None:
     log = LogBuilder()
     log.append("user/message", user_message("hello"), APPEND)
     for page in (HistoryPager([]).page(), HistoryPager(log.events).page(0)):
-        assert (page.events, page.stop, page.outside) == ((), 0, {})
+        assert (page.events, page.stop, page.missing_sources) == ((), 0, {})
         assert (page.first_seq, page.last_seq, page.has_more) == (None, None, False)
 
 

@@ -30,7 +30,7 @@ from dsh_session import (
     user_message,
 )
 from dsh_session.interchange.compression import MissingZstandardError
-from dsh_session.interchange.jsonl import line_of, read_jsonl, write_jsonl
+from dsh_session.interchange.jsonl import read_jsonl, to_jsonl_line, write_jsonl
 from dsh_session.interchange.jsonl_reader import DamagedLogError
 from dsh_session.testing import json_values, logs, texts
 
@@ -251,14 +251,14 @@ def test_a_strict_refusal_tells_of_nothing_that_was_not_done() -> None:
         (b'{"type":"text-chunks","seq0":0,"time0":0,"data":{}}', "malformed text-chunks row"),
         (b'{"type":"session","version":0,"id":"s1","createdAt":1}', "header once more"),
         (b'{"type":"session","version":0,"id":"s2","createdAt":1}', "another session's log begins here"),
-        (line_of(event(0)) + line_of(event(1)), "2 records stand on one line"),
-        (line_of(event(0)) + b"\0\0", "2 NUL bytes"),
+        (to_jsonl_line(event(0)) + to_jsonl_line(event(1)), "2 records stand on one line"),
+        (to_jsonl_line(event(0)) + b"\0\0", "2 NUL bytes"),
     ],
 )
 def test_strict_reading_stops_at_damage(line: bytes, reason: str, tmp_path: Path) -> None:
     """Damage that is not the tail is an error with the file's name, the line and the reason."""
     path = tmp_path / "log.jsonl"
-    path.write_bytes(written([]) + line + b"\n" + line_of(event(0)))
+    path.write_bytes(written([]) + line + b"\n" + to_jsonl_line(event(0)))
 
     with pytest.raises(DamagedLogError) as caught:
         list(read_jsonl(path))
@@ -384,7 +384,7 @@ def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
 def test_a_line_is_the_event_s_wire_form(events: list[SessionEvent]) -> None:
     """Written without decoding its data, a line is the JSON text of the event's wire form, key by key."""
     for one in events:
-        assert list(one.to_wire().items()) == list(lossless_json.decode(line_of(one)).items())
+        assert list(one.to_wire().items()) == list(lossless_json.decode(to_jsonl_line(one)).items())
 
 
 def test_a_line_is_compact_and_readable() -> None:
@@ -392,12 +392,12 @@ def test_a_line_is_compact_and_readable() -> None:
     one = event(7, MESSAGE | {"x": "größe\u2028"}, "user/message", surface_op=Replace(3, 2), source_event_seqs=(2, 3))
     appended = event(8, None, "assistant/message", surface_op=APPEND, source_event_seqs=())
 
-    assert line_of(one).decode() == (
+    assert to_jsonl_line(one).decode() == (
         '{"type":"user/message","seq":7,"time":0,"data":{"id":"m","role":"user","source":{"kind":"user"},"content":'
         '[{"type":"text","text":"hello"}],"x":"größe\u2028"},"surfaceOp":{"op":"replace","start":3,"end":2},'
         '"sourceEventSeqs":[2,3]}'
     )
-    assert line_of(appended).endswith(b'"data":null,"surfaceOp":"append","sourceEventSeqs":[]}')
+    assert to_jsonl_line(appended).endswith(b'"data":null,"surfaceOp":"append","sourceEventSeqs":[]}')
 
 
 @pytest.mark.parametrize("compress", [None, "zstd"])
@@ -414,7 +414,7 @@ def test_memory_does_not_grow_with_the_log(compress: Any) -> None:
             self.size += len(data)
             return len(data)
 
-    data = b"".join([written([]), *(line_of(one) + b"\n" for one in many())])
+    data = b"".join([written([]), *(to_jsonl_line(one) + b"\n" for one in many())])
     compressed = zstandard.compress(data) if compress else data
     out: Any = Discard()
 

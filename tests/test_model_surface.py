@@ -61,7 +61,7 @@ def test_any_earlier_surface_can_be_asked_for(events: list[SessionEvent]) -> Non
     with SessionStore.open(":memory:") as store:
         session = store.create(id="s")
         for event in events:
-            session.receive(event)
+            session.append_event(event)
         store.save(session)
         for seq in range(len(events)):
             expected = naive_surface(events[: seq + 1]).nodes, naive_messages(events[: seq + 1])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import run_state_machine_as_test
 
 from dsh_compact import BasicCompactionEngine, compact_checkpoint_source
-from dsh_compact.testing import check_engine
+from dsh_compact.testing import engine_test
 from dsh_projections import (
     CompactionProgress,
     ContextLiveness,
@@ -34,17 +34,17 @@ from dsh_projections.testing import (
     check_nothing_said_is_lost,
     check_page,
     check_pages_tile,
-    check_projection,
     check_projection_laws,
     check_reads_only_its_topics,
     check_redelivery_changes_nothing,
     check_restores_at_every_cut,
     check_strangers_change_nothing,
     projection_machine,
+    projection_test,
     session_logs,
 )
 from dsh_session import APPEND, Replace, SessionEvent, SessionHeader, Surface, assistant_message, user_message
-from dsh_session.testing import LogBuilder, check_store, logs, naive_refusals
+from dsh_session.testing import LogBuilder, logs, naive_refusals, store_test
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -277,7 +277,7 @@ def test_the_logs_are_valid(events: list[SessionEvent]) -> None:
 FEW = settings(max_examples=25, deadline=None)
 
 
-check_ours = partial(check_projection, logs=session_logs(max_moves=16), settings=FEW)
+check_ours = partial(projection_test, logs=session_logs(max_moves=16), settings=FEW)
 
 test_the_progress_keeps_its_laws = check_ours(CompactionProgress)
 test_the_liveness_keeps_its_laws = check_ours(ContextLiveness)
@@ -292,8 +292,8 @@ def naive_titles(events: Sequence[SessionEvent]) -> list[str]:
     return [event.data["title"] for event in events if event.type == "session/title"]
 
 
-test_titles_keep_their_laws = check_projection(Titles, oracle=naive_titles, settings=FEW)
-test_what_sees_everything_keeps_its_laws = check_projection(
+test_titles_keep_their_laws = projection_test(Titles, oracle=naive_titles, settings=FEW)
+test_what_sees_everything_keeps_its_laws = projection_test(
     EverythingSeen, oracle=lambda events: [event.type for event in events], logs=logs(), settings=FEW
 )
 
@@ -330,7 +330,7 @@ def test_a_law_finds_what_breaks_it(law: Callable[..., None], make: Callable[[],
         with pytest.raises(AssertionError, match=r"expected .*, found"):
             check(make, titled())
     with pytest.raises(AssertionError, match=r"expected .*, found"):
-        check_projection(make, settings=QUICK_FIND)()
+        projection_test(make, settings=QUICK_FIND)()
 
 
 def test_what_is_kept_where_no_crash_undoes_it_is_found() -> None:
@@ -374,13 +374,13 @@ def test_a_view_that_the_oracle_does_not_confirm_is_refused() -> None:
         with pytest.raises(AssertionError, match="against the oracle: expected"):
             check_equals_oracle(Titles, titled(), oracle)
         with pytest.raises(AssertionError, match="against the oracle: expected"):
-            check_projection(Titles, oracle=oracle, settings=QUICK_FIND)()
+            projection_test(Titles, oracle=oracle, settings=QUICK_FIND)()
 
 
 def test_a_failing_log_is_shown_as_a_table() -> None:
     """What a person reads first of a failure is the log, a line an event, as small as it can be."""
     with pytest.raises(AssertionError) as caught:
-        check_projection(ReaderOfMore, settings=settings(max_examples=200, derandomize=True, database=None))()
+        projection_test(ReaderOfMore, settings=settings(max_examples=200, derandomize=True, database=None))()
     # then
     table = next(note for note in caught.value.__notes__ if "gist" in note)
     assert [line.split()[0] for line in table[table.index("seq ") :].splitlines()][:2] == ["seq", "0"]
@@ -423,7 +423,11 @@ class CountsCopies(HistoryPager):
     ("make", "max_messages", "found"),
     [
         (CountsCopies, 2, "the page of 2 before seq 5: expected"),
-        (lambda log: FaultyPager(log, lambda page: attrs.evolve(page, outside={})), 2, "what its checkpoints cite"),
+        (
+            lambda log: FaultyPager(log, lambda page: attrs.evolve(page, missing_sources={})),
+            2,
+            "what its checkpoints cite",
+        ),
         (lambda log: FaultyPager(log, with_more_before_it), 9, "the ends of the page of 9 before seq 5"),
     ],
 )
@@ -462,10 +466,10 @@ def test_a_law_says_what_it_is_to_be_given() -> None:
     wrong: Any = HumanTranscript()
     engine: Any = BasicCompactionEngine
     with pytest.raises(
-        TypeError, match=r"check_projection is given .*; it is a class or function that makes a projection"
+        TypeError, match=r"projection_test is given .*; it is a class or function that makes a projection"
     ):
-        check_projection(wrong)
-    with pytest.raises(TypeError, match=r"check_store is given .*; it is a class or function that makes a store"):
-        check_store(wrong)
-    with pytest.raises(TypeError, match=r"check_engine is given .*; it is an engine, and not what makes one"):
-        check_engine(engine)
+        projection_test(wrong)
+    with pytest.raises(TypeError, match=r"store_test is given .*; it is a class or function that makes a store"):
+        store_test(wrong)
+    with pytest.raises(TypeError, match=r"engine_test is given .*; it is an engine, and not what makes one"):
+        engine_test(engine)

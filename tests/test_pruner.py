@@ -82,7 +82,7 @@ def test_the_recorded_events_are_ours(case: Any) -> None:
     """The same records and replacements are appended, in the same order."""
     session = new_session()
     for wire in case["events"]:
-        session.receive(SessionEvent.from_wire(wire))
+        session.append_event(SessionEvent.from_wire(wire))
     landed = pruner_of(case["config"]).prune(session)
     appended = log_of(session)[len(case["events"]) :]
     for event in appended:
@@ -241,7 +241,7 @@ def test_a_flat_result_of_an_older_log_stays() -> None:
         "content": [{"type": "text", "text": "x" * 10_000}],
         "isError": False,
     }
-    session.receive(
+    session.append_event(
         SessionEvent.from_wire({"type": "tool/result", "seq": 0, "time": 0, "data": flat, "surfaceOp": "append"})
     )
     assert ToolResultPruner().prune(session) == []

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dsh_projections.projection import replay
 from dsh_projections.references.projector import ReferenceBudgetError, ReferenceProjector, tag_safe_json
-from dsh_projections.testing import check_projection, session_logs
+from dsh_projections.testing import projection_test, session_logs
 from dsh_session import (
     APPEND,
     SessionEvent,
@@ -227,7 +227,7 @@ def test_any_log_gives_the_snapshot_of_its_surface(events: list[SessionEvent], m
     assert naive_view(HEADER, events, max_bytes) == outcome(projector)
 
 
-test_the_projector_keeps_the_laws_of_projections = check_projection(
+test_the_projector_keeps_the_laws_of_projections = projection_test(
     partial(ReferenceProjector, HEADER), settings=settings(max_examples=25, deadline=None)
 )
 

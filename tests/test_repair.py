@@ -50,40 +50,40 @@ def crashed(*call_ids: str, turn: int = 1, step: int = 2) -> LogBuilder:
     return log
 
 
-def outcomes(closers: list[SessionEvent]) -> dict[str, str]:
-    """Return what the closers say of each call, by its id."""
-    results = [closer.data for closer in closers if closer.type == "tool/result"]
+def outcomes(repairs: list[SessionEvent]) -> dict[str, str]:
+    """Return what the repairs say of each call, by its id."""
+    results = [repair.data for repair in repairs if repair.type == "tool/result"]
     return {data["message"]["source"]["callId"]: data["error"]["code"] for data in results}
 
 
 @pytest.mark.parametrize("case", VECTORS, ids=lambda case: case["name"])
 def test_a_recorded_log_is_closed_as_recorded(case: dict[str, Any]) -> None:
-    """Every recorded log gets the closers that it got, in our words."""
+    """Every recorded log gets the repairs that it got, in our words."""
     # given
     events = [SessionEvent.from_wire(line) for line in case["events"]]
     recorded = json.dumps(case["closers"])
     for placeholder, text in RECORDED_TEXTS.items():
         recorded = recorded.replace(placeholder, text)
     # when
-    closers = interrupted_turn_closers(events)
+    repairs = interrupted_turn_closers(events)
     # then
-    assert json.loads(recorded) == [closer.to_wire() for closer in closers]
+    assert json.loads(recorded) == [repair.to_wire() for repair in repairs]
 
 
 @given(logs())
 def test_a_repaired_log_needs_no_repair(events: list[SessionEvent]) -> None:
-    """The closers may land, depend on the log alone, take their time from its end, and leave nothing open."""
+    """The repairs may land, depend on the log alone, take their time from its end, and leave nothing open."""
     check_repair(interrupted_turn_closers, events)
 
 
 @given(logs())
 @settings(max_examples=50)
 def test_the_closers_are_events_that_anybody_may_append(events: list[SessionEvent]) -> None:
-    """Each closer is of the log's session and holds data of the shape that its type has."""
-    for closer in interrupted_turn_closers(events):
-        check_data(closer.type, closer.data, closer.seq)
-        assert closer.session_id == events[0].session_id
-        assert SessionEvent.from_wire(closer.to_wire()) == closer
+    """Each repair is of the log's session and holds data of the shape that its type has."""
+    for repair in interrupted_turn_closers(events):
+        check_data(repair.type, repair.data, repair.seq)
+        assert repair.session_id == events[0].session_id
+        assert SessionEvent.from_wire(repair.to_wire()) == repair
 
 
 @given(logs(), st.integers(0, 30))
@@ -128,12 +128,12 @@ def test_what_is_known_of_a_call_decides_what_is_said_of_it() -> None:
     log.append("tool/call", {"turn": 1, "step": 2, "callId": "c", "name": "run", "arguments": "{}"})
     log.append("tool/result", tool_result_message("c", "ok", turn=1, step=2), APPEND)
     # when
-    closers = interrupted_turn_closers(log.events)
+    repairs = interrupted_turn_closers(log.events)
     # then
-    assert outcomes(closers) == {"a": "TOOL_NOT_STARTED", "b": "TOOL_OUTCOME_UNKNOWN"}
-    assert [closer.source_event_seqs for closer in closers] == [None, (4,), None, None]
-    assert [closer.type for closer in closers] == ["tool/result", "tool/result", "step/end", "turn/end"]
-    texts = [closer.data["message"]["content"][0]["content"][0]["text"] for closer in closers[:2]]
+    assert outcomes(repairs) == {"a": "TOOL_NOT_STARTED", "b": "TOOL_OUTCOME_UNKNOWN"}
+    assert [repair.source_event_seqs for repair in repairs] == [None, (4,), None, None]
+    assert [repair.type for repair in repairs] == ["tool/result", "tool/result", "step/end", "turn/end"]
+    texts = [repair.data["message"]["content"][0]["content"][0]["text"] for repair in repairs[:2]]
     assert texts == [NOT_STARTED_TEXT, OUTCOME_UNKNOWN_TEXT]
 
 
@@ -146,22 +146,22 @@ def test_the_texts_tell_the_model_what_to_do() -> None:
 def test_a_turn_is_closed_from_the_inside() -> None:
     """The open step ends before the open turn, which ends as interrupted."""
     # when
-    closers = interrupted_turn_closers(crashed(turn=0, step=0).events)
+    repairs = interrupted_turn_closers(crashed(turn=0, step=0).events)
     # then
-    assert [(closer.type, closer.data) for closer in closers] == [
+    assert [(repair.type, repair.data) for repair in repairs] == [
         ("step/end", {"turn": 0, "step": 0}),
         ("turn/end", {"turn": 0, "reason": {"kind": "interrupted"}}),
     ]
 
 
 def test_a_closer_belongs_to_the_session_that_was_cut_short() -> None:
-    """The closers are of the session of the last event, and their times are its time."""
+    """The repairs are of the session of the last event, and their times are its time."""
     # given
     events = [SessionEvent("s1", 0, -5, "turn/start", b'{"turn":1}')]
     # when
-    (closer,) = interrupted_turn_closers(events)
+    (repair,) = interrupted_turn_closers(events)
     # then
-    assert (closer.session_id, closer.seq, closer.time) == ("s1", 1, -5)
+    assert (repair.session_id, repair.seq, repair.time) == ("s1", 1, -5)
 
 
 @pytest.mark.parametrize(
@@ -206,18 +206,18 @@ def test_an_older_result_answers_its_call() -> None:
 
 
 def test_a_second_repair_of_the_same_log_is_the_same() -> None:
-    """The closers take nothing from a clock or from chance, ids included."""
+    """The repairs take nothing from a clock or from chance, ids included."""
     # given
     events = crashed("a", "b").events
     # when
     one, other = interrupted_turn_closers(events), interrupted_turn_closers(events)
     # then
-    assert is_same_json([closer.to_wire() for closer in one], [closer.to_wire() for closer in other])
+    assert is_same_json([repair.to_wire() for repair in one], [repair.to_wire() for repair in other])
 
 
 @pytest.mark.parametrize("turn", [-1, 1.5, True, "1", None])
 def test_a_turn_that_is_no_number_opens_nothing(turn: Any) -> None:
-    """A boundary of somebody else's shape is carried, and no closer is made for it."""
+    """A boundary of somebody else's shape is carried, and no repair is made for it."""
     log = LogBuilder()
     log.append("turn/start", {"turn": turn})
     log.append("step/start", {"turn": turn, "step": turn})

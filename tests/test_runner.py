@@ -19,7 +19,7 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
-from dsh_projections import Feed, ProjectionError, TrackedProjection, follow
+from dsh_projections import ProjectionError, ProjectionGroup, TrackedProjection, follow
 from dsh_session import DamagedStoreError, SessionEvent, SessionHeader, SessionNotFoundError, SessionStore, StoreError
 from killed_runner import BATCH, Tally
 from stored import say, work
@@ -205,13 +205,13 @@ def test_a_projection_that_raises_ends_the_following(store: SessionStore) -> Non
 
 
 def test_one_stream_feeds_many(store: SessionStore) -> None:
-    """Each projection of a feed gets the events of its own topics; one that raises stops, and the others go on."""
+    """Each projection of a group gets the events of its own topics; one that raises stops, and the others go on."""
     # given
     session = worked(store)
     every, some = Seen(), Seen("append:user/message")
     failing = Seen("append:user/message", "log:note", refuses=8)
-    feed = Feed(every, failing, some)
-    following = follow(store, feed, "s", poll_seconds=LONG)
+    group = ProjectionGroup(every, failing, some)
+    following = follow(store, group, "s", poll_seconds=LONG)
     # when
     next(following)
     save_notes(store, session)
@@ -219,7 +219,7 @@ def test_one_stream_feeds_many(store: SessionStore) -> None:
     following.close()
     # then
     assert ([*range(10)], [0, 8], [0]) == (every.seqs, some.seqs, failing.seqs)
-    assert [(failing, 8)] == [(error.projection, error.seq) for error in feed.failures]
+    assert [(failing, 8)] == [(error.projection, error.seq) for error in group.failures]
 
 
 @pytest.mark.parametrize(
@@ -231,8 +231,8 @@ def test_one_stream_feeds_many(store: SessionStore) -> None:
     ],
 )
 def test_a_feed_reads_what_any_of_its_projections_does(topics: list[list[str]], expected: set[str] | None) -> None:
-    """The topics of a feed are those of its projections together, and all of them when one of them reads all."""
-    assert expected == Feed(*(Seen(*some) for some in topics)).topics
+    """The topics of a group are those of its projections together, and all of them when one of them reads all."""
+    assert expected == ProjectionGroup(*(Seen(*some) for some in topics)).topics
 
 
 # Following, from other processes and through outages

@@ -21,7 +21,7 @@ from dsh_session import (
     lossless_json,
     user_message,
 )
-from dsh_session.interchange.jsonl import line_of, read_jsonl, write_jsonl
+from dsh_session.interchange.jsonl import read_jsonl, to_jsonl_line, write_jsonl
 from dsh_session.interchange.jsonl_reader import DamagedLogError
 from dsh_session.interchange.salvage import SALVAGED_EVENT_TYPE, Damage
 from dsh_session.testing import DamagedLog, damaged_logs, logs
@@ -54,7 +54,7 @@ def at(seq: int, event: SessionEvent, **rest: Any) -> SessionEvent:
 
 def salvaged(*lines: SessionEvent | bytes) -> tuple[list[SessionEvent], list[Damage]]:
     """Read a log of these lines, the first of them line 2 of the file."""
-    texts = [HEADER_LINE, *(line if isinstance(line, bytes) else line_of(line) for line in lines), b""]
+    texts = [HEADER_LINE, *(line if isinstance(line, bytes) else to_jsonl_line(line) for line in lines), b""]
     reader = read_jsonl([b"\n".join(texts)], lenient=True)
     return list(reader), reader.damage
 
@@ -81,7 +81,7 @@ def test_a_damaged_log_is_always_salvaged(damaged: DamagedLog) -> None:
     fold_surface(log)
     session = Session(reader.header)
     for event in log:
-        session.receive(event)
+        session.append_event(event)
     if damaged.sound:
         untouched = list(read_jsonl([damaged.sound]))
         assert untouched == log[: len(untouched)]
@@ -275,7 +275,7 @@ def test_what_is_nested_too_deep_to_be_kept_is_lost() -> None:
 def test_a_malformed_record_that_is_nested_too_deep_is_lost() -> None:
     """A record that is no event, and that no event can hold, is reported as lost."""
     deep = b"[" * lossless_json.MAX_DEPTH + b"]" * lossless_json.MAX_DEPTH
-    line = line_of(note(1)).removesuffix(b"}") + b',"x":' + deep + b"}"
+    line = to_jsonl_line(note(1)).removesuffix(b"}") + b',"x":' + deep + b"}"
     log, damage = salvaged(note(0), line, note(2))
 
     assert log == [note(0), at(1, note(2))]
@@ -286,13 +286,13 @@ def test_a_malformed_record_that_is_nested_too_deep_is_lost() -> None:
 @pytest.mark.parametrize(
     ("line", "kind", "lost_bytes", "seqs", "missing"),
     [
-        (line_of(note(1)) + line_of(note(2)), "glued-records", 0, [1, 2], []),
-        (line_of(note(1)) + b" \t\r" + line_of(note(2)) + b"\r", "glued-records", 0, [1, 2], []),
-        (b"\0\0" + line_of(note(1)) + b"\0\0\0" + line_of(note(2)), "nul-run", 5, [1, 2], []),
-        (line_of(note(1))[:9] + b"\0" + line_of(note(2)), "nul-run", 10, [2], [range(1, 2)]),
-        (line_of(note(1)) + line_of(note(2))[:9], "malformed-line", 9, [1], [range(2, 3)]),
-        (line_of(note(1)) + b"{\xff", "malformed-line", 2, [1], [range(2, 3)]),
-        (line_of(note(1)) + b',"x"', "malformed-line", len(line_of(note(1))) + 4, [], [range(1, 3)]),
+        (to_jsonl_line(note(1)) + to_jsonl_line(note(2)), "glued-records", 0, [1, 2], []),
+        (to_jsonl_line(note(1)) + b" \t\r" + to_jsonl_line(note(2)) + b"\r", "glued-records", 0, [1, 2], []),
+        (b"\0\0" + to_jsonl_line(note(1)) + b"\0\0\0" + to_jsonl_line(note(2)), "nul-run", 5, [1, 2], []),
+        (to_jsonl_line(note(1))[:9] + b"\0" + to_jsonl_line(note(2)), "nul-run", 10, [2], [range(1, 2)]),
+        (to_jsonl_line(note(1)) + to_jsonl_line(note(2))[:9], "malformed-line", 9, [1], [range(2, 3)]),
+        (to_jsonl_line(note(1)) + b"{\xff", "malformed-line", 2, [1], [range(2, 3)]),
+        (to_jsonl_line(note(1)) + b',"x"', "malformed-line", len(to_jsonl_line(note(1))) + 4, [], [range(1, 3)]),
         (b'{"type":"note","seq":1,"time":1,"data":NaN}{}', "malformed-line", 45, [], [range(1, 3)]),
         (b"[" * 5000, "malformed-line", 5000, [], [range(1, 3)]),
         (b'{"a":' * 5000, "malformed-line", 25_000, [], [range(1, 3)]),
@@ -329,7 +329,7 @@ def test_another_session_s_header_ends_the_log() -> None:
 
 def test_damage_before_the_header_is_passed_over() -> None:
     """The header is the first whole record, whatever stands before it."""
-    reader = read_jsonl([b"\0\0\n" + HEADER_LINE + line_of(note(0)) + b"\n"], lenient=True)
+    reader = read_jsonl([b"\0\0\n" + HEADER_LINE + to_jsonl_line(note(0)) + b"\n"], lenient=True)
 
     assert (reader.header, list(reader)) == (HEADER, [note(0)])
     assert found(reader.damage) == [("nul-run", 1), ("glued-records", 2)]
@@ -337,7 +337,7 @@ def test_damage_before_the_header_is_passed_over() -> None:
 
 def test_what_cannot_be_decompressed_is_reported() -> None:
     """The events before damage to compressed bytes are read, and the damage is in the report."""
-    frame = zstandard.compress(HEADER_LINE + b"\n" + line_of(note(0)) + b"\n")
+    frame = zstandard.compress(HEADER_LINE + b"\n" + to_jsonl_line(note(0)) + b"\n")
     reader = read_jsonl([frame + b"no frame"], lenient=True)
 
     assert list(reader) == [note(0)]

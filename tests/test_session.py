@@ -110,12 +110,12 @@ def test_an_event_lands_when_no_rule_of_the_surface_is_broken(
     broken = naive_refusals(events, candidate)
     # when
     if not broken:
-        session.receive(candidate)
+        session.append_event(candidate)
         # then
         assert naive_surface([*events, candidate]).nodes == session.surface.nodes
         return
     with pytest.raises(InvalidSurfaceError) as caught:
-        session.receive(candidate)
+        session.append_event(candidate)
     # then
     assert caught.value.rule in broken
     assert before == (view(session), session.pending)
@@ -148,11 +148,11 @@ def test_the_closers_are_those_of_the_whole_log(events: list[SessionEvent]) -> N
     fill(session, events)
     expected = interrupted_turn_closers(owned(events, "s"))
     # when
-    actual = session.closers()
+    actual = session.repair_events()
     # then
     assert expected == actual
     fill(session, actual)
-    assert session.closers() == []
+    assert session.repair_events() == []
 
 
 @settings(max_examples=30, deadline=None)
@@ -306,7 +306,7 @@ def test_the_older_shapes_are_received() -> None:
     for seq, wire in enumerate(older):
         with pytest.raises(InvalidEventError):
             session.append(wire["type"], wire["data"], APPEND if "surfaceOp" in wire else None)
-        session.receive(SessionEvent.from_wire({**wire, "seq": seq, "time": 0}))
+        session.append_event(SessionEvent.from_wire({**wire, "seq": seq, "time": 0}))
     # then
     assert [text, text, "c"] == [
         session.messages()[0]["content"],

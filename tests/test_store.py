@@ -83,7 +83,7 @@ def test_a_session_is_loaded_as_it_was_saved(
     session = store.create()
     with snapshot_every(every):
         for event in events:
-            session.receive(event)
+            session.append_event(event)
             if event.seq in saves:
                 store.save(session)
         store.save(session)
@@ -768,7 +768,7 @@ def test_a_resume_settles_what_a_crash_left(store: SessionStore) -> None:
     assert turn_end.data == {"turn": 2, "reason": {"kind": "interrupted"}}
     assert seed_end.type == "session/end-seed"
     assert {events[-1].time} == {event.time for event in (unknown, not_started, step_end, turn_end)}
-    assert (resumed.open_compaction, resumed.pending, resumed.closers()) == (None, (), [])
+    assert (resumed.open_compaction, resumed.pending, resumed.repair_events()) == (None, (), [])
     assert view(resumed) == view(store.load("s"))
 
 
@@ -895,15 +895,15 @@ def test_a_log_is_read_as_it_is_imported(store: SessionStore) -> None:
     """Events are taken one by one, and none is kept for longer than it is on the surface."""
     # given
     pending: list[int] = []
-    received = Session.receive
+    received = Session.append_event
 
-    def receive(session: Session, event: SessionEvent) -> None:
+    def append_event(session: Session, event: SessionEvent) -> None:
         pending.append(len(session.pending))
         received(session, event)
 
     log = (SessionEvent("", seq, 0, "note", b"1") for seq in range(50))
     # when
-    with patch.object(Session, "receive", receive):
+    with patch.object(Session, "append_event", append_event):
         store.import_log(SessionHeader(id="s", created_at=0), log)
     # then
     assert pending == [0] * 50

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import Phase, settings
 
 from dsh_session import RebaseError, SessionEvent, SessionNotFoundError, SessionStore
-from dsh_session.testing import Interleaving, LogBuilder, check_store, check_store_laws
+from dsh_session.testing import Interleaving, LogBuilder, check_store_laws, store_test
 from stored import LosesOnConflict, say, work
 
 if TYPE_CHECKING:
@@ -29,13 +29,13 @@ def open_in_memory() -> SessionStore:
     return SessionStore.open(":memory:")
 
 
-test_a_store_in_memory_keeps_the_contract = check_store(open_in_memory, settings=few(30))
+test_a_store_in_memory_keeps_the_contract = store_test(open_in_memory, settings=few(30))
 
 
 def test_a_store_in_a_file_keeps_the_contract(tmp_path: Path) -> None:
     """A new file for every example."""
     names = count()
-    check_store(lambda: SessionStore.open(tmp_path / f"{next(names)}.db"), settings=few(8))()
+    store_test(lambda: SessionStore.open(tmp_path / f"{next(names)}.db"), settings=few(8))()
 
 
 def test_a_store_in_postgres_keeps_the_contract(postgres_url: str, postgres_admin: psycopg.Connection) -> None:
@@ -46,7 +46,7 @@ def test_a_store_in_postgres_keeps_the_contract(postgres_url: str, postgres_admi
         postgres_admin.execute("CREATE SCHEMA public")
         return SessionStore.open(postgres_url)
 
-    check_store(open_anew, settings=few(6))()
+    store_test(open_anew, settings=few(6))()
 
 
 def test_a_store_may_hold_other_sessions() -> None:
@@ -200,6 +200,6 @@ def test_a_broken_store_is_found(broken: type[SessionStore], found: str) -> None
 def test_the_test_of_a_store_finds_what_the_laws_find() -> None:
     """A broken store fails the test that is made for it, whatever sessions it draws."""
     with pytest.raises(AssertionError, match="the sessions of a store"):
-        check_store(
+        store_test(
             lambda: HidesSessions.open(":memory:"), settings=settings(few(1), phases=[Phase.generate], database=None)
         )()

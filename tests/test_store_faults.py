@@ -463,7 +463,7 @@ def test_two_first_starts_seal_once(path: Path, key: str) -> None:
             patch.object(application.snapshots, "select_events", side_effect=[[], kept]),
             nullcontext() if key == "right" else pytest.raises(StoreError, match="kept with another key"),
         ):
-            application.check_seal()
+            application.check_encoding()
         # then
         assert kept == application.snapshots.select_events("")
 

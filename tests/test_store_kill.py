@@ -56,7 +56,7 @@ def check_log(store: SessionStore, header: SessionHeader, length: int, known: st
     log = [*store.log(header.id)]
     received = Session(header)
     for event in log:
-        received.receive(event)
+        received.append_event(event)
     assert received.state() == store.load(header.id).state()
     assert known == digest(log[:length])
     check_whole(log)

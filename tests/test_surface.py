@@ -231,7 +231,9 @@ def test_a_surface_follows_a_checked_log_by_its_markers_alone(events: list[Sessi
     surface.fetch = lambda seqs: [events[seq] for seq in seqs]
     # when
     shadowed = [
-        surface.follow(event.seq, event.surface_op) for event in events if event.surface_op and is_surface_event(event)
+        surface.apply_checked(event.seq, event.surface_op)
+        for event in events
+        if event.surface_op and is_surface_event(event)
     ]
     surface.skip_to(len(events))
     # then
@@ -248,14 +250,14 @@ def test_a_thinned_surface_refuses_what_the_whole_one_refuses(data: st.DataObjec
     # given
     events = data.draw(logs(max_moves=15))
     candidate = data.draw(candidates(events))
-    thin = Surface()
+    light = Surface()
     for event in events:
-        thin.take(event)
-        if event.seq in thin:
-            thin.thin(event.seq)
+        light.take(event)
+        if event.seq in light:
+            light.drop_payload(event.seq)
     # when
     verdicts = []
-    for surface in (surface_of(events), thin):
+    for surface in (surface_of(events), light):
         try:
             verdicts.append(surface.take(candidate))
         except InvalidSurfaceError as error:
@@ -630,7 +632,7 @@ def test_a_surface_that_followed_markers_alone_has_no_payloads() -> None:
     """Without a store to fetch from it knows its order, and says so when it is asked for an event."""
     # given
     surface = Surface()
-    surface.follow(0, APPEND)
+    surface.apply_checked(0, APPEND)
     # then
     with pytest.raises(LookupError, match="the event of node 0 is not in the store"):
         surface.event(0)
@@ -642,14 +644,14 @@ def test_what_lies_behind_is_not_followed() -> None:
     surface = surface_of(conversation(2).events)
     # when
     with pytest.raises(InvalidSurfaceError, match="the next event of this log has seq 2") as caught:
-        surface.follow(1, APPEND)
+        surface.apply_checked(1, APPEND)
     # then
     assert (caught.value.rule, caught.value.seq) == ("seq", 1)
     # when
-    surface.follow(5, APPEND)
+    surface.apply_checked(5, APPEND)
     # then
     with pytest.raises(InvalidSurfaceError, match="the next event of this log has seq 6"):
-        surface.follow(5, APPEND)
+        surface.apply_checked(5, APPEND)
 
 
 def test_a_range_that_is_not_there_is_not_followed() -> None:
@@ -658,7 +660,7 @@ def test_a_range_that_is_not_there_is_not_followed() -> None:
     surface = surface_of(conversation(2).events)
     # when
     with pytest.raises(InvalidSurfaceError, match="starts at 7, which is no node") as caught:
-        surface.follow(5, Replace(7, 7))
+        surface.apply_checked(5, Replace(7, 7))
     # then
     assert (caught.value.rule, caught.value.seq) == ("start-not-on-surface", 5)
     assert surface.nodes == (0, 1)
@@ -692,7 +694,7 @@ def test_a_reversed_range_is_found_at_the_cost_of_its_span(end: int) -> None:
     surface._after = links = CountedLinks(surface._after)
     # when
     with pytest.raises(InvalidSurfaceError) as caught:
-        surface.follow(20_000, Replace(end + 2, end))
+        surface.apply_checked(20_000, Replace(end + 2, end))
     # then
     assert caught.value.rule == "range-reversed"
     assert links.reads < 10
@@ -707,7 +709,7 @@ def test_a_thinned_node_is_still_checked_against() -> None:
     surface = Surface()
     for event in log.events:
         surface.take(event)
-        surface.thin(event.seq)
+        surface.drop_payload(event.seq)
     assert all(len(event.encoded_data) < 300 for event in surface.events())
 
     wrong = log.replace("tool/result", tool_result_message("c", "z", turn=1, step=2, message_id="r"), 0, 0)

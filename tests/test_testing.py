@@ -826,7 +826,7 @@ def misplaced(events: Any) -> Log:
     ],
 )
 def test_a_repair_that_leaves_something_is_found_out(repair: Callable[[Any], Log], said: str) -> None:
-    """The law of repairs fails for closers that cannot land, that ask a clock, or that leave something open."""
+    """The law of repairs fails for repairs that cannot land, that ask a clock, or that leave something open."""
     # given
     log = LogBuilder()
     log.append("turn/start", {"turn": 1})
@@ -838,7 +838,7 @@ def test_a_repair_that_leaves_something_is_found_out(repair: Callable[[Any], Log
 
 
 def test_a_repair_by_chance_is_found_out() -> None:
-    """The law of repairs fails for closers that are others the second time."""
+    """The law of repairs fails for repairs that are others the second time."""
     # given
     reasons = iter(range(9))
 

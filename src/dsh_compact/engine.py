@@ -58,7 +58,7 @@ class EngineReport:
 class CompactionEngine(Protocol):
     """What makes a session's surface smaller.
 
-    What an implementation owes, and `dsh_compact.testing.check_engine` checks:
+    What an implementation owes, and `dsh_compact.testing.engine_test` checks:
 
     - it changes the surface through `begin_compaction` and single-node replacements alone, so that every reader
       recognises what it lands;

@@ -35,7 +35,7 @@ from dsh_projections.references.projector import (
     SessionReference,
     tag_safe_json,
 )
-from dsh_projections.runner import Feed, ProjectionError, TrackedProjection, follow
+from dsh_projections.runner import ProjectionError, ProjectionGroup, TrackedProjection, follow
 from dsh_projections.search.session_search import SearchHit, SearchQueryError, SessionSearch
 from dsh_projections.search.snippet import Snippet
 from dsh_projections.session_counts import Counts, SessionCounts
@@ -62,7 +62,6 @@ __all__ = [
     "Counts",
     "EventClassifier",
     "Explanation",
-    "Feed",
     "HistoryPage",
     "HistoryPager",
     "HumanTranscript",
@@ -74,6 +73,7 @@ __all__ = [
     "PageCursorError",
     "Projection",
     "ProjectionError",
+    "ProjectionGroup",
     "ReferableSessions",
     "ReferenceBudgetError",
     "ReferenceData",

@@ -63,7 +63,7 @@ class EventClassifier:
         """
         if event.surface_op is None or event.type not in SURFACE_EVENT_TYPES:
             return
-        shadowed = self._surface.follow(event.seq, event.surface_op)
+        shadowed = self._surface.apply_checked(event.seq, event.surface_op)
         if event.source_event_seqs:
             self._sources[event.seq] = event.source_event_seqs
         if shadowed:

@@ -40,7 +40,7 @@ class ContextLiveness:
         """Take in the next event. Cost: O(size of the event + nodes shadowed)."""
         if event.surface_op is None or event.type not in SURFACE_EVENT_TYPES:
             return
-        for shadowed in self._surface.follow(event.seq, event.surface_op):
+        for shadowed in self._surface.apply_checked(event.seq, event.surface_op):
             self._names.pop(shadowed, None)
         if event.type in ("user/message", "steering/message"):
             source = message_of(event.type, event.data)["source"]

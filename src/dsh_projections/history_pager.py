@@ -42,15 +42,15 @@ class HistoryPage:
         events: the raw events.
         start: the seq that the page begins at.
         stop: the seq that it ends before.
-        outside: by checkpoint on this page, the nodes that it cites and that are not on the page. A client that folds
-            the page finds these missing.
+        missing_sources: by checkpoint on this page, the nodes that it cites and that are not on the page. A client that
+            folds the page finds these missing.
         left_out: how many stream chunks of finished messages lie in the range and were left out of ``events``.
     """
 
     events: tuple[SessionEvent, ...]
     start: int
     stop: int
-    outside: Mapping[int, tuple[int, ...]]
+    missing_sources: Mapping[int, tuple[int, ...]]
     left_out: int = 0
 
     @property
@@ -125,10 +125,10 @@ class HistoryPager:
 
 
 def _outside(events: Sequence[SessionEvent], first_seq: int) -> dict[int, tuple[int, ...]]:
-    """A checkpoint cites earlier events only, so what it cites outside a page lies before it."""
+    """A checkpoint cites earlier events only, so what it cites beyond a page lies before it."""
     cited = {
         event.seq: tuple(seq for seq in event.source_event_seqs or () if seq < first_seq)
         for event in events
         if is_compact_checkpoint(event)
     }
-    return {seq: outside for seq, outside in cited.items() if outside}
+    return {seq: missing for seq, missing in cited.items() if missing}

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dsh_projections.projection import Projection
     from dsh_session import SessionEvent, SessionStore
 
-F = TypeVar("F", bound="Projection[Any] | Feed")
+F = TypeVar("F", bound="Projection[Any] | ProjectionGroup")
 View = TypeVar("View")
 
 BATCH: Final = 1000
@@ -51,11 +51,11 @@ class ProjectionError(SessionError, RuntimeError):
         )
 
 
-class Feed:
+class ProjectionGroup:
     """Several projections fed from one stream. One that raises stops where it was, and the others go on.
 
     Args:
-        projections: what to feed.
+        projections: those that share the stream.
 
     Attributes:
         topics: what any of them takes notice of; None for everything.
@@ -69,7 +69,7 @@ class Feed:
         self.topics: frozenset[str] | None = None if None in named else frozenset[str]().union(*filter(None, named))
 
     def apply(self, event: SessionEvent) -> None:
-        """Feed an event to each projection that names its topic and has not stopped."""
+        """Give an event to each projection that names its topic and has not stopped."""
         topic = topic_of(event)
         for projection in self._running:
             if projection.topics is None or topic in projection.topics:
@@ -93,7 +93,7 @@ def follow(
 
     Args:
         store: where the session is kept.
-        projection: takes in the events of its topics; a `Feed` takes them in for several.
+        projection: takes in the events of its topics; a `ProjectionGroup` takes them in for several.
         session_id: the session.
         start: the length of the log that the projection has seen.
         until: ends the following, within ``poll_seconds`` of its being set; it never ends when None.
@@ -236,7 +236,7 @@ def _live(
                 watch.wait(poll_seconds)
 
 
-def _apply(projection: Projection[Any] | Feed, event: SessionEvent) -> None:
+def _apply(projection: Projection[Any] | ProjectionGroup, event: SessionEvent) -> None:
     try:
         projection.apply(event)
     except Exception as error:

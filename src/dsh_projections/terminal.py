@@ -97,7 +97,7 @@ def draw_page(page: HistoryPage) -> Iterator[RenderableType]:
     for event in page.events:
         table.add_row(str(event.seq), _flat(topic_of(event)), _gist(event))
     yield table
-    for checkpoint, seqs in page.outside.items():
+    for checkpoint, seqs in page.missing_sources.items():
         yield Text(f"the checkpoint at seq {checkpoint} cites {counted(len(seqs), 'event')} before this page", "dim")
     if page.first_seq is None:
         yield Text("no events", "dim")

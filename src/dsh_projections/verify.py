@@ -48,7 +48,7 @@ def verify_log(header: SessionHeader, events: Iterable[SessionEvent]) -> LogRepo
 
     def received() -> Iterator[SessionEvent]:
         for event in events:
-            session.receive(event)
+            session.append_event(event)
             session.forget_pending(1)
             yield event
 

@@ -37,7 +37,7 @@ from dsh_session.event import (
 )
 from dsh_session.header import SessionHeader
 from dsh_session.interchange.chunk_rows import decode_storage_record, pack_chunk_runs
-from dsh_session.interchange.jsonl import line_of, read_jsonl, write_jsonl
+from dsh_session.interchange.jsonl import read_jsonl, to_jsonl_line, write_jsonl
 from dsh_session.interchange.jsonl_reader import DamagedLogError, JsonlReader
 from dsh_session.interchange.salvage import Damage
 from dsh_session.log import SessionLog
@@ -160,12 +160,12 @@ __all__ = [
     "is_append_surface_event",
     "is_replacement_surface_event",
     "is_surface_event",
-    "line_of",
     "lossless_json",
     "message_of",
     "pack_chunk_runs",
     "read_jsonl",
     "to_anthropic_messages",
+    "to_jsonl_line",
     "to_openai_chat",
     "to_openai_responses",
     "tool_calls_of",

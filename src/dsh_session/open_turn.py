@@ -97,7 +97,7 @@ class OpenTurn:
             case _:
                 pass
 
-    def closers(self, session_id: str, next_seq: int, time: int) -> list[SessionEvent]:
+    def repair_events(self, session_id: str, next_seq: int, time: int) -> list[SessionEvent]:
         """Return the events that close what is open.
 
         Args:
@@ -111,12 +111,12 @@ class OpenTurn:
         """
         if self.turn is None:
             return []
-        closers: list[SessionEvent] = []
+        repairs: list[SessionEvent] = []
 
         def close(event_type: str, data: Any, marker: Append | None = None, sources: Any = None) -> None:
             encoded = lossless_json.encode(data)
-            seq = next_seq + len(closers)
-            closers.append(SessionEvent(session_id, seq, time, event_type, encoded, marker, sources))
+            seq = next_seq + len(repairs)
+            repairs.append(SessionEvent(session_id, seq, time, event_type, encoded, marker, sources))
 
         for call_id in self.unanswered:
             call = self.calls[call_id]
@@ -128,15 +128,15 @@ class OpenTurn:
                 step=call.step,
                 is_error=True,
                 error=_OUTCOME_UNKNOWN if is_started else _NOT_STARTED,
-                message_id=f"interrupted-tool-result-{call_id}-{next_seq + len(closers)}",
+                message_id=f"interrupted-tool-result-{call_id}-{next_seq + len(repairs)}",
             )
             close("tool/result", data, APPEND, (call.started_seq,) if is_started else None)
         if self.step is not None:
             close("step/end", {"turn": self.turn, "step": self.step})
         close("turn/end", {"turn": self.turn, "reason": {"kind": "interrupted"}})
-        return closers
+        return repairs
 
 
 def _is_number(value: int) -> bool:
-    """Tell whether a turn or a step is one that a closer can carry."""
+    """Tell whether a turn or a step is one that a repair event can carry."""
     return type(value) is int and value >= 0

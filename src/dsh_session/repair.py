@@ -37,4 +37,4 @@ def interrupted_turn_closers(events: Iterable[SessionEvent]) -> list[SessionEven
         last = event
         if event.type in TURN_EVENT_TYPES:
             open_turn.apply(event.type, event.seq, event.data)
-    return [] if last is None else open_turn.closers(last.session_id, last.seq + 1, last.time)
+    return [] if last is None else open_turn.repair_events(last.session_id, last.seq + 1, last.time)

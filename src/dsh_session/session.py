@@ -143,7 +143,7 @@ class Session:
         self._take(event, data)
         return event
 
-    def receive(self, event: SessionEvent) -> None:
+    def append_event(self, event: SessionEvent) -> None:
         """Append an event that was made elsewhere: read from a file, or forked from another session.
 
         It keeps its time and must have the next seq. The older message shapes are taken too.
@@ -194,9 +194,9 @@ class Session:
         event = self._requests.get("request/context")
         return None if event is None else event.data
 
-    def closers(self) -> list[SessionEvent]:
+    def repair_events(self) -> list[SessionEvent]:
         """Return the events that would close what a crash left open; an empty list between turns."""
-        return self.open_turn.closers(self.header.id, self.next_seq, self._last_time)
+        return self.open_turn.repair_events(self.header.id, self.next_seq, self._last_time)
 
     def state(self) -> dict[str, Any]:
         """Return what a snapshot keeps, a lossless JSON value: everything here but the header and the payloads.
@@ -242,7 +242,7 @@ class Session:
         session._requests = {event.type: event for event in fetch(state["requests"])}
         return session
 
-    def follow(self, log: SessionLog, stop: int | None = None) -> None:
+    def catch_up(self, log: SessionLog, stop: int | None = None) -> None:
         """Take in what a log of checked events holds from here on, by its topics; few of its payloads are read.
 
         Args:
@@ -266,7 +266,7 @@ class Session:
             for seq, topic in batch:
                 marker_name, _, kind = topic.partition(":")
                 if marker_name != "log":
-                    self.surface.follow(seq, markers.get(seq) or APPEND)
+                    self.surface.apply_checked(seq, markers.get(seq) or APPEND)
                 if kind == "turn/end":
                     turn_seqs, step_seqs = [seq], []
                 elif kind == "turn/start":

@@ -257,7 +257,7 @@ class Surface:
             self._put(seq, shadowed)
             self._events[seq] = event
 
-    def thin(self, seq: int) -> None:
+    def drop_payload(self, seq: int) -> None:
         """Let go of a node's payload, but for what a later rewrite of the node is checked against.
 
         So a long log can be checked event by event in little memory, by whoever does not need the nodes' messages.
@@ -272,7 +272,7 @@ class Surface:
         """Pass over the log-only events before ``seq``, which a reader of surface events is not shown."""
         self.next_seq = max(seq, self.next_seq)
 
-    def follow(self, seq: int, marker: SurfaceOp) -> tuple[int, ...]:
+    def apply_checked(self, seq: int, marker: SurfaceOp) -> tuple[int, ...]:
         """Take in a surface event of a log that was checked when it was written, by its seq and marker alone.
 
         The log-only events before it are passed over. Its own event is fetched when it is asked for.

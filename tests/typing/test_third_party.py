@@ -10,20 +10,20 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 from dsh_compact import BasicCompactionEngine, CompactionPolicy, TokenMeter
-from dsh_compact.testing import answers, check_engine, compacted_logs, worked_logs
+from dsh_compact.testing import answers, compacted_logs, engine_test, worked_logs
 from dsh_projections import HistoryPager, HumanTranscript, Projection
 from dsh_projections.testing import (
     SystemMachine,
     check_marker_decides,
     check_nothing_said_is_lost,
     check_pages_tile,
-    check_projection,
     check_projection_laws,
+    projection_test,
     session_moves,
 )
 from dsh_projections.testing import given as given_view
 from dsh_session import APPEND, SessionStore, user_message
-from dsh_session.testing import LogBuilder, check_store, crash_prefixes, interleavings, logs, show_log
+from dsh_session.testing import LogBuilder, crash_prefixes, interleavings, logs, show_log, store_test
 from dsh_session.testing import given as given_log
 
 if TYPE_CHECKING:
@@ -92,17 +92,17 @@ my_moves: st.SearchStrategy[Move] = session_moves() | st.just(shout)
 my_projection: Projection[int] = Words()
 my_engine: CompactionEngine = BasicCompactionEngine(CompactionPolicy(context_window=500))
 
-test_words = check_projection(Words, settings=FEW)
-test_words_against_an_oracle = check_projection(Words, oracle=naive_words, logs=logs(my_moves), settings=FEW)
-test_words_with_an_argument = check_projection(partial(WordsIn, "en"), logs=compacted_logs(), settings=FEW)
-test_the_engine = check_engine(
+test_words = projection_test(Words, settings=FEW)
+test_words_against_an_oracle = projection_test(Words, oracle=naive_words, logs=logs(my_moves), settings=FEW)
+test_words_with_an_argument = projection_test(partial(WordsIn, "en"), logs=compacted_logs(), settings=FEW)
+test_the_engine = engine_test(
     my_engine,
     meter=TokenMeter(),
     logs=worked_logs(max_moves=4),
     scripts=st.lists(answers(), min_size=1, max_size=2),
     settings=FEW,
 )
-test_the_store = check_store(open_store, settings=FEW)
+test_the_store = store_test(open_store, settings=FEW)
 
 
 @FEW

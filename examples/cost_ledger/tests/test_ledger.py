@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dsh_projections.testing import check_projection, given
+from dsh_projections.testing import given, projection_test
 from dsh_session import APPEND, user_message
 from dsh_session.testing import LogBuilder
 from naive_ledger import naive_ledger
@@ -22,7 +22,7 @@ PRICES = {
 }
 ledger = partial(CostLedger, PRICES)
 
-test_ledger = check_projection(ledger, oracle=naive_ledger, logs=paid_logs())
+test_ledger = projection_test(ledger, oracle=naive_ledger, logs=paid_logs())
 
 
 def test_an_answer_is_paid_for() -> None:

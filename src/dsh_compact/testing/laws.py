@@ -47,7 +47,7 @@ TRIGGERS: Final[tuple[Trigger, ...]] = get_args(Trigger)
 _WIDE, _NARROW = 10**9, 400  # context windows, in tokens, that every session of `worked_logs` fits, and that few do
 
 
-def check_engine(
+def engine_test(
     engine: CompactionEngine,
     *,
     meter: Meter | None = None,
@@ -57,7 +57,7 @@ def check_engine(
 ) -> Callable[[], None]:
     """Make a test of everything that binds a compaction engine.
 
-    It is given a name where pytest looks for tests: ``test_mine = check_engine(MyEngine())``.
+    It is given a name where pytest looks for tests: ``test_mine = engine_test(MyEngine())``.
 
     Args:
         engine: the engine; it serves every session that the test makes.
@@ -70,7 +70,7 @@ def check_engine(
         A test without arguments, for pytest to find or for anybody to call.
     """
     if isinstance(engine, type):
-        raise TypeError(f"check_engine is given {engine!r}; it is an engine, and not what makes one")
+        raise TypeError(f"engine_test is given {engine!r}; it is an engine, and not what makes one")
 
     @settings or hypothesis.settings(deadline=None)
     @given(
@@ -225,8 +225,8 @@ def check_comes_to_rest(engine: CompactionEngine, events: Sequence[SessionEvent]
 def _session(events: Sequence[SessionEvent], window: int) -> Session:
     """Make a session between turns whose log is one of the past."""
     session = session_of(events)
-    for closer in session.closers():
-        session.receive(closer)
+    for repair in session.repair_events():
+        session.append_event(repair)
     session.append("session/end-seed", {})
     session.append("request/context", {"provider": "p", "model": "m", "contextWindow": window})
     return session

@@ -357,7 +357,7 @@ def history(options: argparse.Namespace) -> int:
                 "lastSeq": page.last_seq,
                 "hasMore": page.has_more,
                 "leftOut": page.left_out,
-                "outside": {str(seq): list(outside) for seq, outside in page.outside.items()},
+                "missingSources": {str(seq): list(missing) for seq, missing in page.missing_sources.items()},
                 "events": [event.to_wire() for event in page.events],
             }
         )

@@ -122,7 +122,7 @@ class ReferenceProjector:
         if marker is None:
             self._surface.skip_to(event.seq + 1)
             return
-        for seq in self._surface.follow(event.seq, marker):
+        for seq in self._surface.apply_checked(event.seq, marker):
             self._passages.pop(seq, None)
         if event.type != "tool/result" and (passage := _passage_of(event)):
             self._passages[event.seq] = passage

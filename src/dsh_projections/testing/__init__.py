@@ -1,6 +1,6 @@
 """What the author of a projection imports: the laws that bind it, logs to try it on, and examples written by hand.
 
-Start from `check_projection`, which makes a test of a projection, and `session_logs`, which gives it logs. Every other
+Start from `projection_test`, which makes a test of a projection, and `session_logs`, which gives it logs. Every other
 name that begins with ``check_`` is a law, which raises `AssertionError` for what breaks it. `given` states an example
 of what a reader shows. `projection_machine` stops and restarts a projection while its session goes on, and
 `SystemMachine` is the whole system, for rules of your own. All of it needs the ``testing`` extra.
@@ -17,13 +17,13 @@ from dsh_projections.testing.laws import (
     check_nothing_said_is_lost,
     check_page,
     check_pages_tile,
-    check_projection,
     check_projection_laws,
     check_reads_only_its_topics,
     check_redelivery_changes_nothing,
     check_restores_at_every_cut,
     check_strangers_change_nothing,
     naive_page,
+    projection_test,
 )
 from dsh_projections.testing.machine import projection_machine
 from dsh_projections.testing.system import SystemMachine
@@ -40,7 +40,6 @@ __all__ = [
     "check_nothing_said_is_lost",
     "check_page",
     "check_pages_tile",
-    "check_projection",
     "check_projection_laws",
     "check_reads_only_its_topics",
     "check_redelivery_changes_nothing",
@@ -51,6 +50,7 @@ __all__ = [
     "irregular_moves",
     "naive_page",
     "projection_machine",
+    "projection_test",
     "session_logs",
     "session_moves",
 ]

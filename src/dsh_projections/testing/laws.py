@@ -48,7 +48,7 @@ class Pager(Protocol):
         ...
 
 
-def check_projection(
+def projection_test(
     make: Callable[[], Projection[V]],
     *,
     oracle: Callable[[Sequence[SessionEvent]], V] | None = None,
@@ -57,7 +57,7 @@ def check_projection(
 ) -> Callable[[], None]:
     """Make a test of everything that binds a projection.
 
-    It is given a name where pytest looks for tests: ``test_mine = check_projection(Mine, oracle=naive_view)``.
+    It is given a name where pytest looks for tests: ``test_mine = projection_test(Mine, oracle=naive_view)``.
 
     Args:
         make: makes the projection; its class, where that takes no arguments.
@@ -69,7 +69,7 @@ def check_projection(
     Returns:
         A test without arguments, for pytest to find or for anybody to call.
     """
-    check_makes(make, "check_projection", "a projection")
+    check_makes(make, "projection_test", "a projection")
 
     @settings or hypothesis.settings(deadline=None)
     @given(events=session_logs() if logs is None else logs)
@@ -238,7 +238,7 @@ def check_redelivery_changes_nothing(make: Callable[[], Projection[Any]], events
         middle, applied = len(log) // 2, 0
         for part in (log[:middle], log[middle:]):
             for event in part:
-                session.receive(event)
+                session.append_event(event)
             before = shown()
             store.save(session)
             with suppress(KeyboardInterrupt):
@@ -356,7 +356,7 @@ def check_page(pager: Pager, events: Sequence[SessionEvent], before_seq: int, ma
     expected, actual = naive_page(events, before_seq, max_messages), pager.page(before_seq, max_messages)
     where = f"the page of {max_messages} before seq {before_seq}"
     expect(expected.events, actual.events, where)
-    expect(expected.outside, dict(actual.outside), f"what its checkpoints cite and is not on {where}")
+    expect(expected.missing_sources, dict(actual.missing_sources), f"what its checkpoints cite and is not on {where}")
     ends = (events[expected.start].seq, events[expected.stop - 1].seq) if expected.events else (None, None)
     expect((*ends, expected.start > 0), (actual.first_seq, actual.last_seq, actual.has_more), f"the ends of {where}")
 
@@ -372,8 +372,8 @@ def naive_page(events: Sequence[SessionEvent], before_seq: int, max_messages: in
         cut = 0
     page = events[cut:before_seq]
     cited = {event.seq: event.source_event_seqs or () for event in page if _is_checkpoint(event)}
-    outside = {seq: tuple(source for source in sources if source < cut) for seq, sources in cited.items()}
-    return HistoryPage(tuple(page), cut, before_seq, {seq: sources for seq, sources in outside.items() if sources})
+    missing = {seq: tuple(source for source in sources if source < cut) for seq, sources in cited.items()}
+    return HistoryPage(tuple(page), cut, before_seq, {seq: sources for seq, sources in missing.items() if sources})
 
 
 def _is_checkpoint(event: SessionEvent) -> bool:

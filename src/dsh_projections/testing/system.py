@@ -292,7 +292,7 @@ class SystemMachine(RuleBasedStateMachine):
         """Lose what was not saved. Resumed, nothing is open any more; loaded, a lock that was saved holds."""
         killed = self.store.load(self.session.id)
         for event in self.session.pending[: int(len(self.session.pending) * how_much_is_saved)]:
-            killed.receive(event)
+            killed.append_event(event)
         self.store.save(killed)
         self._take(self.store.resume(killed.id) if is_resumed else self.store.load(killed.id))
         if is_resumed:

@@ -110,7 +110,7 @@ def write_jsonl(
         return _write(file, header, events, pack=pack, compress="zstd" if path.suffix == ".zst" else compress)
 
 
-def line_of(event: SessionEvent) -> bytes:
+def to_jsonl_line(event: SessionEvent) -> bytes:
     """Write an event as a line of JSONL, without the line's end. Its data is not decoded for that."""
     parts = [b'{"type":%b,"seq":%d,"time":%d,"data":' % (_encoded_type(event.type), event.seq, event.time)]
     parts.append(event.encoded_data)
@@ -156,7 +156,9 @@ def _write(
     with nullcontext(file) if compress is None else compressing(file) as out:
         out.write(lossless_json.encode(header.to_wire()) + b"\n")
         for record in packed(in_order()) if pack else in_order():
-            line = line_of(record) if isinstance(record, SessionEvent) else lossless_json.encode(row_to_wire(record))
+            line = (
+                to_jsonl_line(record) if isinstance(record, SessionEvent) else lossless_json.encode(row_to_wire(record))
+            )
             out.write(line + b"\n")
     return count
 

@@ -52,7 +52,7 @@ class SessionApplication(Application[str]):
         super().__init__(env)
         self.snapshots: Any = self.factory.aggregate_recorder("snapshots")
 
-    def check_seal(self) -> None:
+    def check_encoding(self) -> None:
         """Refuse a key, cipher or compressor that the store was not made with, by a record that was sealed then.
 
         Raises:
@@ -102,7 +102,7 @@ def open_application(target: str | PathLike[str], settings: Mapping[str, str]) -
         if type(value) is not str:
             raise InvalidOptionError(f"settings[{key!r}]", value, "a str")
     env = {"ORIGINATOR_ID_TYPE": "text", "CREATE_TABLE": "n", "IS_SNAPSHOTTING_ENABLED": "y", **settings, **configured}
-    with typed_errors(where), ExitStack() as opened:
+    with translated_errors(where), ExitStack() as opened:
         try:
             application = SessionApplication(where, make_factory, env)
         except (OSError, TopicError, ValueError) as error:  # what a setting is refused with
@@ -110,7 +110,7 @@ def open_application(target: str | PathLike[str], settings: Mapping[str, str]) -
         opened.callback(application.close)
         recorder: Any = application.recorder
         recorder.create_table()
-        application.check_seal()
+        application.check_encoding()
         opened.pop_all()
     return application
 
@@ -143,7 +143,7 @@ def _database(target: str | PathLike[str]) -> tuple[str, MakeFactory, dict[str, 
 
 
 @contextmanager
-def typed_errors(where: str) -> Iterator[None]:
+def translated_errors(where: str) -> Iterator[None]:
     """Turn what a database raises into a `StoreError` that names the database; conflicts pass."""
     try:
         yield

@@ -41,7 +41,7 @@ def _compaction_id(event: SessionEvent) -> Any:
             return None
 
 
-def moved(event: SessionEvent, first: int, by: int) -> SessionEvent:
+def renumbered(event: SessionEvent, first: int, by: int) -> SessionEvent:
     """Return a pending event with a new seq, and so with every seq at or above ``first`` that it names.
 
     These stand in its marker, in its provenance, and inside compaction records and titles.

@@ -26,14 +26,14 @@ from dsh_session.errors import (
 from dsh_session.header import SessionHeader
 from dsh_session.log import BATCH, SessionLog
 from dsh_session.session import Session, now_ms
-from dsh_session.storage.application import open_application, typed_errors
+from dsh_session.storage.application import open_application, translated_errors
 from dsh_session.storage.contract import PlaintextIndexError
 from dsh_session.storage.encoded_tracker import EncodedTracker
 from dsh_session.storage.mapper import HEADER_VERSION
-from dsh_session.storage.rebase import check_lock, moved
+from dsh_session.storage.rebase import check_lock, renumbered
 from dsh_session.storage.snapshots import Snapshots
 from dsh_session.storage.stored_log import StoredLog
-from dsh_session.storage.watch import Bell, LocalWatch
+from dsh_session.storage.watch import LocalWatch, SaveSignal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -63,7 +63,7 @@ class SessionStore:
         self._recorder: SessionRecorder = application.recorder  # type: ignore[assignment] # ours, made by our factory
         self._mapper: SessionMapper = application.mapper  # type: ignore[assignment] # as above
         self._snapshots = Snapshots(application.snapshots, self._mapper, self._guarded)
-        self._bell = Bell()
+        self._signal = SaveSignal()
         self._is_closed = False
 
     @classmethod
@@ -142,7 +142,7 @@ class SessionStore:
 
         Args:
             header: the log's header.
-            events: in seq order, from 0; they are checked one by one as `Session.receive` does, and never held.
+            events: in seq order, from 0; they are checked one by one as `Session.append_event` does, and never held.
 
         Returns:
             How many events were kept.
@@ -157,12 +157,12 @@ class SessionStore:
         def received(first: Row) -> Iterator[Row]:
             yield first
             for event in events:
-                session.receive(event)
+                session.append_event(event)
                 (taken,) = session.pending
                 yield self._mapper.to_row(taken)
                 session.forget_pending(1)
                 if taken.seq in session.surface:
-                    session.surface.thin(taken.seq)
+                    session.surface.drop_payload(taken.seq)
 
         with self._inserting(header) as first:
             self._recorder.insert_after(header.id, received(first), after=-1)
@@ -184,7 +184,7 @@ class SessionStore:
         log = self.log(session_id)
         session = self._snapshots.newest(header, log, self._clock) or Session(header, clock=self._clock)
         session.surface.fetch = log.events_at
-        session.follow(log)
+        session.catch_up(log)
         return session
 
     def resume(self, session_id: str) -> Session:
@@ -202,8 +202,8 @@ class SessionStore:
             length = session.next_seq
             if length == 0 or self.log(session_id)[length - 1].type == "session/end-seed":
                 return session
-            for closer in session.closers():
-                session.receive(closer)
+            for repair in session.repair_events():
+                session.append_event(repair)
             session.append("session/end-seed", {})
             try:
                 self.save(session)
@@ -259,7 +259,7 @@ class SessionStore:
         for event in pending:
             try:
                 check_lock(event, rebased)
-                rebased.receive(moved(event, first, moved_by))
+                rebased.append_event(renumbered(event, first, moved_by))
             except InvalidEventError as error:
                 raise RebaseError(
                     session.id, expected=first, actual=first + moved_by, seq=event.seq, reason=error.reason
@@ -296,7 +296,7 @@ class SessionStore:
             seed_length=seed_length,
         )
         child = Session(header, clock=self._clock)
-        child.follow(log, seed_length)
+        child.catch_up(log, seed_length)
         if child.open_turn.turn is not None:
             raise OpenTurnError(
                 f"seq {seed_length - 1} lies inside turn {child.open_turn.turn}; fork where no turn is open",
@@ -387,7 +387,7 @@ class SessionStore:
         to SQLite wakes nobody.
         """
         with self._guarded():
-            return self._recorder.watch() or LocalWatch(self._bell)
+            return self._recorder.watch() or LocalWatch(self._signal)
 
     def tracker(self) -> Tracker:
         """Return where tracked projections keep their states in this store."""
@@ -416,7 +416,7 @@ class SessionStore:
         """Turn what the database raises into errors that name it, and refuse to serve after `close`."""
         if self._is_closed:
             raise StoreError(f"{self._where}: the store is closed")
-        with typed_errors(self._where):
+        with translated_errors(self._where):
             yield
 
     def _stored(self, session_id: str) -> StoredLog:
@@ -436,7 +436,7 @@ class SessionStore:
                 yield self._mapper.to_row(header)
         except IntegrityError:
             raise SessionExistsError(header.id) from None
-        self._bell.ring()
+        self._signal.notify()
 
     def _save_pending(self, session: Session) -> int:
         settled = self._settle(session)
@@ -454,7 +454,7 @@ class SessionStore:
             self.header(session.id)
             raise ConflictError(session.id, expected=first, actual=log.length()) from None
         session.forget_pending(len(pending))
-        self._bell.ring()
+        self._signal.notify()
         self._snapshots.take_if_due(session)
         return settled + len(pending)
 

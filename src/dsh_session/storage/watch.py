@@ -1,4 +1,4 @@
-"""Waking up when something is saved."""
+"""Waiting in one process until something is saved."""
 
 from __future__ import annotations
 
@@ -9,48 +9,48 @@ if TYPE_CHECKING:
     from typing import Self
 
 
-class Bell:
-    """Rung at every save of one store, for whoever watches it in this process."""
+class SaveSignal:
+    """Counts the saves of one store, and wakes the threads that wait for the next one."""
 
     def __init__(self) -> None:
-        self._rung = Condition()
+        self._saved = Condition()
         self._count = 0
 
-    def ring(self) -> None:
-        """Wake everybody who waits."""
-        with self._rung:
+    def notify(self) -> None:
+        """Count one save, and wake every thread that waits."""
+        with self._saved:
             self._count += 1
-            self._rung.notify_all()
+            self._saved.notify_all()
 
     def count(self) -> int:
-        """Return how often it was rung."""
-        with self._rung:
+        """Return the number of saves so far."""
+        with self._saved:
             return self._count
 
     def wait_beyond(self, count: int, seconds: float) -> int:
-        """Wait until it was rung more often than ``count``, or for some seconds, and return how often it was."""
-        with self._rung:
-            self._rung.wait_for(lambda: self._count > count, seconds)
+        """Wait until there were more than ``count`` saves, or for ``seconds``, and return their number."""
+        with self._saved:
+            self._saved.wait_for(lambda: self._count > count, seconds)
             return self._count
 
 
 class LocalWatch:
-    """Watches the saves of this process.
+    """Watches the saves that this process makes.
 
     Args:
-        bell: what is rung at each.
+        signal: the signal that every save notifies.
     """
 
-    def __init__(self, bell: Bell) -> None:
-        self._bell = bell
-        self._heard = bell.count()
+    def __init__(self, signal: SaveSignal) -> None:
+        self._signal = signal
+        self._seen = signal.count()
 
     def wait(self, seconds: float) -> None:
-        """Return when something was saved here, or after some seconds."""
-        self._heard = self._bell.wait_beyond(self._heard, seconds)
+        """Return after the next save of this process, or after ``seconds``."""
+        self._seen = self._signal.wait_beyond(self._seen, seconds)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """There is nothing to stop."""
+        """Do nothing: there is nothing to stop."""

@@ -1,7 +1,7 @@
 """What a user's own tests import: strategies for values, events, logs and files, naive oracles, laws, and examples.
 
 Start from `logs`, whose every log a reader must take, from `LogBuilder`, which writes one by hand, and from `given`,
-which states what comes of a command. `check_store` makes a test of a store's whole contract; every other name that
+which states what comes of a command. `store_test` makes a test of a store's whole contract; every other name that
 begins with ``check_`` is a law, which raises `AssertionError` for what breaks it. An oracle's name begins with
 ``naive_``, and a strategy's is a plural. All of it needs the ``testing`` extra.
 """
@@ -43,9 +43,9 @@ from dsh_session.testing.store_laws import (
     check_refusals_leave_everything,
     check_resume_settles,
     check_sessions_are_listed,
-    check_store,
     check_store_laws,
     check_stream_tells_everything,
+    store_test,
 )
 from dsh_session.testing.values import (
     contents,
@@ -80,7 +80,6 @@ __all__ = [
     "check_repair",
     "check_resume_settles",
     "check_sessions_are_listed",
-    "check_store",
     "check_store_laws",
     "check_stream_tells_everything",
     "check_surface",
@@ -108,6 +107,7 @@ __all__ = [
     "replacement_moves",
     "session_of",
     "show_log",
+    "store_test",
     "surface_ops",
     "texts",
     "turn_moves",

@@ -73,5 +73,5 @@ def session_of(events: Iterable[SessionEvent]) -> Session:
     """
     session = Session(SessionHeader(id="s", created_at=0), clock=partial(next, count(1)))
     for event in events:
-        session.receive(event)
+        session.append_event(event)
     return session

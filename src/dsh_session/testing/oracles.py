@@ -218,7 +218,7 @@ def check_surface(make: Callable[[], Surface], events: Sequence[SessionEvent]) -
 
 
 def check_repair(
-    closers: Callable[[Sequence[SessionEvent]], list[SessionEvent]], events: Sequence[SessionEvent]
+    repair_events: Callable[[Sequence[SessionEvent]], list[SessionEvent]], events: Sequence[SessionEvent]
 ) -> None:
     """Check that a repair gives events that may land, follows from the log alone, and leaves nothing to repair.
 
@@ -226,20 +226,20 @@ def check_repair(
     step is ended, and the turn is, as interrupted. Nothing else is said.
 
     Args:
-        closers: gives the events that close what a log leaves open.
+        repair_events: gives the events that close what a log leaves open.
         events: a log out of `logs`.
     """
     repaired = list(events)
-    for closer in closers(events):
-        broken = naive_refusals(repaired, closer)
-        hold(not broken, f"{closer} cannot land: {', '.join(sorted(broken))}")
-        hold(closer.time == events[-1].time, f"{closer} has another time than the last event, {events[-1].time}")
-        repaired.append(closer)
-    hold(repaired == [*events, *closers(events)], "a second repair of the same log is another one")
+    for repair in repair_events(events):
+        broken = naive_refusals(repaired, repair)
+        hold(not broken, f"{repair} cannot land: {', '.join(sorted(broken))}")
+        hold(repair.time == events[-1].time, f"{repair} has another time than the last event, {events[-1].time}")
+        repaired.append(repair)
+    hold(repaired == [*events, *repair_events(events)], "a second repair of the same log is another one")
     boundaries = [event.type for event in repaired if event.type in {"turn/start", "turn/end"}]
     hold(boundaries[-1:] != ["turn/start"], "the last turn is still open")
-    hold(not closers(repaired), f"the repaired log is repaired again: {closers(repaired)}")
-    expect(_naive_closers(events), [_gist(closer) for closer in repaired[len(events) :]], "what closes the log")
+    hold(not repair_events(repaired), f"the repaired log is repaired again: {repair_events(repaired)}")
+    expect(_naive_closers(events), [_gist(repair) for repair in repaired[len(events) :]], "what closes the log")
 
 
 def _surface_of(make: Callable[[], Surface], events: Iterable[SessionEvent]) -> Surface:
@@ -275,16 +275,16 @@ def _naive_closers(events: Sequence[SessionEvent]) -> list[tuple[Any, ...]]:
                 calls[call_id] = ""
             case _:
                 pass
-    closers: list[tuple[Any, ...]] = [("tool/result", call_id, code) for call_id, code in calls.items() if code]
+    repairs: list[tuple[Any, ...]] = [("tool/result", call_id, code) for call_id, code in calls.items() if code]
     if step is not None:
-        closers.append(("step/end", turn, step))
+        repairs.append(("step/end", turn, step))
     if turn is not None:
-        closers.append(("turn/end", turn, {"kind": "interrupted"}))
-    return closers
+        repairs.append(("turn/end", turn, {"kind": "interrupted"}))
+    return repairs
 
 
-def _gist(closer: SessionEvent) -> tuple[Any, ...]:
-    match closer.type, closer.data:
+def _gist(repair: SessionEvent) -> tuple[Any, ...]:
+    match repair.type, repair.data:
         case "tool/result" as kind, {"message": {"source": {"callId": call_id}}, "error": {"code": code}}:
             return kind, call_id, code
         case "step/end" as kind, {"turn": turn, "step": step}:
@@ -292,7 +292,7 @@ def _gist(closer: SessionEvent) -> tuple[Any, ...]:
         case "turn/end" as kind, {"turn": turn, "reason": reason}:
             return kind, turn, reason
         case _:
-            return closer.type, closer.data
+            return repair.type, repair.data
 
 
 def _places(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[Any, type, str]]:

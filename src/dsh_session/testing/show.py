@@ -18,7 +18,7 @@ _HEAD: Final = ("seq", "topic", "replaces", "cites", "gist")
 def show_log(events: Iterable[SessionEvent]) -> str:
     """Print a log as a short table, a line an event: seq, topic, what it replaces and cites, and the gist of its data.
 
-    Give it to Hypothesis' ``note``, so that a failing example can be read; `check_projection` and its kin do so.
+    Give it to Hypothesis' ``note``, so that a failing example can be read; `projection_test` and its kin do so.
     """
     rows = [_HEAD, *map(_row, events)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]

@@ -49,12 +49,12 @@ _ODD_IDS: Final = ("a", " ", "/etc/../passwd", "x'); DROP TABLE stored_events; -
 _NO_IDS: Final = ("", "torn \ud83d", "nul\0")
 
 
-def check_store(
+def store_test(
     open_store: Callable[[], SessionStore], *, settings: hypothesis.settings | None = None
 ) -> Callable[[], None]:
     """Make a test of the whole contract of a store, for whoever brings another recorder.
 
-    It is given a name where pytest looks for tests: ``test_mine = check_store(open_my_store)``.
+    It is given a name where pytest looks for tests: ``test_mine = store_test(open_my_store)``.
 
     Args:
         open_store: opens a store, empty or not; it is opened for every example, and closed after it.
@@ -63,7 +63,7 @@ def check_store(
     Returns:
         A test without arguments, for pytest to find or for anybody to call.
     """
-    check_makes(open_store, "check_store", "a store that is open")
+    check_makes(open_store, "store_test", "a store that is open")
 
     @settings or hypothesis.settings(deadline=None)
     @given(work=interleavings(max_moves=6))
@@ -107,7 +107,7 @@ def check_load_gives_what_was_saved(store: SessionStore, events: Sequence[Sessio
     """
     session = store.create()
     for event in events:
-        session.receive(event)
+        session.append_event(event)
         if event.seq % 3 == 0:
             expect(len(session.pending), store.save(session), "how many events were saved")
     store.save(session)
@@ -207,7 +207,7 @@ def check_resume_settles(store: SessionStore, events: Sequence[SessionEvent]) ->
         closed = [*events, *interrupted_turn_closers(events)]
         expect(owned(closed, session.id), log[:-1], "what was settled")
         expect(("session/end-seed", {}), (log[-1].type, log[-1].data), "the end of the seed")
-    expect((None, []), (resumed.open_compaction, resumed.closers()), "what is open in a resumed session")
+    expect((None, []), (resumed.open_compaction, resumed.repair_events()), "what is open in a resumed session")
     _expect_session(resumed, store.load(session.id), "a resumed session")
     before = _contents(store)
     store.resume(session.id)
@@ -269,7 +269,7 @@ def check_stream_tells_everything(store: SessionStore, events: Sequence[SessionE
     expected = []
     for event in events:
         for session in (one, two):
-            session.receive(event)
+            session.append_event(event)
             store.save(session)
             expected += owned([event], session.id)
     found = store.notifications(begin, _ALL)
@@ -396,7 +396,7 @@ def _saved(store: SessionStore, events: Iterable[SessionEvent]) -> Session:
 def fill(session: Session, events: Iterable[SessionEvent]) -> None:
     """Append events of another log."""
     for event in events:
-        session.receive(event)
+        session.append_event(event)
 
 
 def _say(session: Session) -> None:
